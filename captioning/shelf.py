@@ -96,11 +96,9 @@ def config_path_of(config: str) -> str:
 
     A file of this path comes first. Any other text is returned as it is.
     """
-    path = Path(config)
+    path, ours = Path(config), CONFIGS / f"{Path(config).stem}.yaml"
     is_name = str(path.parent) in (".", "configs") and path.suffix in ("", ".yaml")
-    if is_name and path.stem in config_names() and not path.is_file():
-        return str(CONFIGS / f"{path.stem}.yaml")
-    return config
+    return str(ours) if is_name and ours.is_file() and not path.is_file() else config
 
 
 def hub_address(text: str | Path) -> tuple[str, str | None]:

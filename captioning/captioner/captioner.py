@@ -476,7 +476,3 @@ class Captioner:
         kind = tokens.device.type
         with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
             return self.fast.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
-
-    def sentences(self, decoded: Decoded) -> list[str]:
-        """The best caption of every image as one line of text."""
-        return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]

@@ -119,7 +119,8 @@ def assess(
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
         likeliest, right = _of_words(captioner.logits(memory, written).float(), written)
-        ids, texts = [each.image_id for each in mine], captioner.sentences(decoded)
+        texts = map(words.text, best.tokens[:, 0].tolist())
+        ids = [each.image_id for each in mine]
         return list(zip(ids, texts, known.cpu().numpy(), likeliest, right, strict=True))
 
     rows: list[tuple[Any, ...]] = []

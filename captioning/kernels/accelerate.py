@@ -86,7 +86,7 @@ def caption_cross_entropy(
         label_smoothing: share of a word's probability spread over the vocabulary.
         caption_weights: factor of each caption's loss; defaults to one.
     """
-    if plain(decoder) is not decoder:
+    if hasattr(decoder, "plain"):
         kernel: Any = decoder
         return kernel.cross_entropy(memory, tokens, label_smoothing, caption_weights)
     logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])

@@ -16,7 +16,7 @@ from torchmetrics import Metric, MetricCollection
 
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.metrics.registry import scored, scorers
-from captioning.metrics.scores import Scorer, Scores, Words, diversity, generated_tokens
+from captioning.metrics.scores import Scorer, Scores, diversity, generated_tokens
 
 
 class CaptionMetric(Metric):
@@ -90,12 +90,7 @@ class CaptionMetric(Metric):
         }
 
 
-def diversity_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-    """The statistics of `diversity` as scores."""
-    return Scores(diversity(candidates), {})
-
-
 def validation_metrics(tokenizer: TokenizerName = "ptb") -> MetricCollection:
     """The metrics of a validation: all that need nothing, and statistics of the captions."""
-    named = scorers() | {"diversity": diversity_scores}
+    named = scorers() | {"diversity": lambda captions, references: Scores(diversity(captions), {})}
     return MetricCollection({name: CaptionMetric(of, tokenizer) for name, of in named.items()})

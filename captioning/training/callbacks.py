@@ -1,7 +1,8 @@
-"""Lightning callbacks of a training: seeds, compiling, averages, early stopping, progress."""
+"""Lightning callbacks of a training: averages, early stopping, progress."""
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,38 +18,6 @@ LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
 
 NOTHING = 5e-5
 """Scores below are printed as 0.0000."""
-
-
-class NumberedSteps(pl.Callback):
-    """Lets a step depend on its number alone, so that a resumed training repeats it exactly.
-
-    Args:
-        seed: the training's seed; every step seeds the generator that dropout draws from.
-        compile_after: number of first steps whose arithmetic is not compiled, since compiling pays
-            in long trainings only; if negative, no step is compiled.
-    """
-
-    def __init__(self, seed: int, compile_after: int) -> None:
-        self.seed = seed
-        self.compile_after = compile_after
-
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        steps = trainer.fit_loop.epoch_loop.total_batch_idx
-        ranks_and_steps = steps * trainer.world_size + trainer.global_rank
-        torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
-        _compile_kernels(pl_module, 0 <= self.compile_after <= trainer.global_step)
-
-    def teardown(self, trainer: pl.Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
-        _compile_kernels(pl_module, False)
-
-    on_exception = teardown
-
-
-def _compile_kernels(pl_module: Any, wanted: bool) -> None:
-    if pl_module.kernels:
-        from captioning.kernels.compiled import compile_from_now
-
-        compile_from_now(wanted)
 
 
 class ExponentialAverage(WeightAveraging):
@@ -108,19 +77,16 @@ def is_at_zero(mode: str, score: Tensor, best: Tensor | None = None) -> bool:
     return mode == "max" and score.item() >= 0 and all(each.item() < NOTHING for each in scores)
 
 
+@dataclass(eq=False)
 class Progress(pl.Callback):
     """Bars over the batches on stderr, and one line with the scores of each epoch."""
 
-    def __init__(self) -> None:
-        self._bars: list[ProgressBar] = []  # of an epoch, and of a validation within it
-        self._epoch = ""
-        self._losses = torch.zeros(())
-        self._steps = 0
-        self._began = 0.0
-        self._validated = False
+    bars: list[ProgressBar] = field(default_factory=list)  # of an epoch, a validation within it
+    began: float = 0.0
+    validated: bool = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         if not trainer.is_global_zero:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
@@ -136,21 +102,17 @@ class Progress(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not self._bars:
+        if not self.bars:
             batches, last = int(trainer.num_training_batches), trainer.max_epochs
             of = f"/{last}" if last and last > 0 else ""
-            self._epoch = f"epoch {trainer.current_epoch + 1}{of}"
-            self._bars = [ProgressBar(self._epoch, "batches", batches, initial=batch_idx)]
-            self._losses = torch.zeros((), device=trainer.strategy.root_device)
-            self._steps = 0
+            self.epoch = f"epoch {trainer.current_epoch + 1}{of}"
+            self.bars = [ProgressBar(self.epoch, "batches", batches, initial=batch_idx)]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._losses += outputs["loss"].detach()  # stays on its device: reading it would wait
-        self._steps += 1
-        [bar] = self._bars
-        if bar.is_moving:
+        [bar] = self.bars
+        if bar.is_moving:  # reading the loss waits for its device
             bar.set_postfix_str(f"loss {outputs['loss'].item():.3f}", refresh=False)
         bar.update()
 
@@ -158,29 +120,32 @@ class Progress(pl.Callback):
         name, batches = "validation", trainer.num_val_batches
         if trainer.sanity_checking:
             name, batches = "check of the validation", trainer.num_sanity_val_batches
-        self._bars.append(ProgressBar(name, "batches", int(sum(batches))))
+        self.bars.append(ProgressBar(name, "batches", int(sum(batches))))
 
     def on_validation_batch_end(self, *_: Any) -> None:
-        self._bars[-1].update()
+        self.bars[-1].update()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._bars.pop().close()
-        self._validated = not trainer.sanity_checking
+        self.bars.pop().close()
+        self.validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self.on_exception()
-        shown = [self._epoch, f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
-        for name, value in trainer.callback_metrics.items():
+        if not self.bars:  # resumed where an epoch had ended
+            return
+        self.bars.pop().close()
+        scores = trainer.callback_metrics
+        shown = [self.epoch, f"loss {scores['loss'].item():.4f}"]
+        for name, value in scores.items():
             score = name.removeprefix("val/")
             # Without a validation in this epoch, the scores are an earlier one's.
-            if self._validated and name != score and score not in LOGGED_ONLY:
+            if self.validated and name != score and score not in LOGGED_ONLY:
                 shown.append(f"{score} {value.item():{'.0f' if score in COUNTS else '.4f'}}")
-        shown.append(f"{ProgressBar.format_interval(time.monotonic() - self._began)} min")
+        shown.append(f"{ProgressBar.format_interval(time.monotonic() - self.began)} min")
         if trainer.is_global_zero:
             say("  ".join(shown))
-        self._validated = False
-        self._began = time.monotonic()
+        self.validated = False
+        self.began = time.monotonic()
 
     def on_exception(self, *_: Any) -> None:
-        while self._bars:
-            self._bars.pop().close()
+        while self.bars:
+            self.bars.pop().close()

@@ -105,10 +105,7 @@ class LastCheckpoint(Checkpoint):
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint to a temporary file beside its place, then renames it.
-
-    On a disk that fills up, Lightning's own writer may leave half a checkpoint.
-    """
+    """Writes to a temporary file first: Lightning's writer may leave half a checkpoint."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
@@ -120,30 +117,22 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def resumed_from(folder: Path, resume: bool, overwrite: bool) -> Path | None:
-    """The checkpoint to resume from; None for a training that begins.
-
-    The best one serves where a training was interrupted before it wrote its first last one.
+    """The checkpoint to resume from, the last or else the best; None for a training that begins.
 
     Raises:
         InputError: the folder has a checkpoint that would be lost.
     """
-    kept = [folder / name for name in (LAST, BEST) if (folder / name).exists()]
-    if resume and kept:
-        return kept[0]
-    if kept and not overwrite:
+    kept = next((folder / name for name in (LAST, BEST) if (folder / name).exists()), None)
+    if kept and not resume and not overwrite:
         raise InputError(
             f"{folder}: contains an earlier run; continue with --resume, start again with "
             "--overwrite, or give another --trainer.default_root_dir"
         )
-    return None
+    return kept if resume else None
 
 
 def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
-    """The content of a checkpoint that a training can resume from.
-
-    Raises:
-        InputError: it is damaged, or of another model.
-    """
+    """The content of a checkpoint; InputError if it is damaged, or of another model."""
     try:
         saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         fitted_tensors(module.state_dict(), saved["state_dict"])

@@ -72,11 +72,7 @@ class ConfigurationParser(LightningArgumentParser):
 
 
 def lightning_arguments(arguments: Sequence[str]) -> list[str]:
-    """The arguments with the paths of configurations, which leave earlier runs alone.
-
-    Raises:
-        InputError: a configuration is missing, is no mapping, or has an option of the command line.
-    """
+    """The arguments with the paths of configurations, which leave earlier runs alone."""
     found: list[str] = []
     waiting = iter(arguments)
     for argument in waiting:
@@ -103,8 +99,6 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
 @contextmanager
 def restrictions(modules: Sequence[str]) -> Iterator[None]:
     """Within the block, jsonargparse imports listed classes only, and models have bounded sizes.
-
-    Sizes that are all in range may multiply to more than a computer's memory holds.
 
     Args:
         modules: the user's imported modules.
@@ -148,14 +142,16 @@ def restrictions(modules: Sequence[str]) -> Iterator[None]:
         parsing_settings.update(before)
 
 
-def check_writers(writers: Sequence[Any], folder: Path) -> None:
-    """Check the loggers and callbacks of a configuration, before and after they are built.
+def checked_writers(given: Any, folder: Path) -> list[Any]:
+    """The trainer's loggers or callbacks as a list; given as one, several or none, built or not.
 
     Raises:
         InputError: one would write outside of the run's folder, perhaps into another run's, or has
             settings of W&B, such as the address that its key is sent to.
     """
+    writers = list(given) if isinstance(given, list | tuple) else [given] if given else []
     for each in writers:
+        place = folder
         if isinstance(each, Namespace) and (
             each.get("dict_kwargs") or each.get("init_args.settings")
         ):
@@ -164,10 +160,9 @@ def check_writers(writers: Sequence[Any], folder: Path) -> None:
             place = Path(each.dirpath or folder, each.filename or "")
         elif isinstance(each, loggers.CSVLogger):
             place = Path(each.log_dir)
-        else:
-            continue
         if not place.resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{place}: outside of the run's folder; name one in {folder}")
+    return writers
 
 
 def one_line(error: BaseException) -> str:
@@ -185,14 +180,12 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
 
     An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
     """
-    loud = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
-    levels = [logger.level for logger in loud]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=PossibleUserWarning)
         for message in IGNORED:
             warnings.filterwarnings("ignore", message=message)
-        for logger in loud:
-            logger.setLevel(logging.WARNING)
+        for name in ("pytorch_lightning", "lightning_fabric"):
+            logging.getLogger(name).setLevel(logging.WARNING)
         try:
             yield
         except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:
@@ -211,6 +204,3 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):
                 raise
             raise KeyboardInterrupt(f"interrupted; {remedy}") from None
-        finally:
-            for logger, level in zip(loud, levels, strict=True):
-                logger.setLevel(level)

@@ -38,28 +38,18 @@ PATIENCE = 4
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `best_between`."""
 
-MAX_TOKENS = 50
-"""The most tokens of captions to train on, by the default of `CaptionData`."""
-
 
 class Plan(NamedTuple):
-    """How to train on so many photos.
+    """How to train on so many photos; the decoder is always trained."""
 
-    Attributes:
-        stages: number of the encoder's last stages to train; the decoder is always trained.
-        epochs: passes over the photos.
-        batch_size: photos per step.
-        use: what so many photos are usually good for.
-    """
-
-    stages: int
+    stages: int  # of the encoder, the last ones, to train
     epochs: int
     batch_size: int
-    use: str
+    use: str  # what so many photos are usually good for
 
     @classmethod
     def of(cls, photos: int, epochs: int | None = None) -> "Plan":
-        """The plan for this number of training photos, and epochs if they are given."""
+        """The plan for this number of training photos; `epochs` replaces its own."""
         if photos < 20:
             return cls(0, epochs or 30, 4, "a first try; give more")
         if photos < 100:
@@ -76,11 +66,11 @@ class Plan(NamedTuple):
         most = -(-self.epochs // VALIDATIONS)
         return max(each for each in range(1, most + 1) if self.epochs % each == 0)
 
-    def seconds(self, training: int, validation: int, captioning: float) -> float:
-        """About how long it takes, from the seconds in which the model captions a photo."""
+    def captioned(self, training: int, validation: int) -> float:
+        """About how many photos the model captions in the same time."""
         epoch = training * (1.5 if self.stages else 0.7)
-        validations = (self.epochs / self.epochs_per_validation + len(SHARES)) * validation
-        return captioning * (training + self.epochs * epoch + validations)
+        validations = self.epochs / self.epochs_per_validation + len(SHARES)
+        return training + self.epochs * epoch + validations * validation
 
 
 def finetune(
@@ -98,12 +88,11 @@ def finetune(
     """Train a model on a folder of captioned photos, starting from one that knows others.
 
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
-    `Plan` says what is trained. The same call goes on after an interrupt. `out` gets
-    ``best.safetensors``, the files of a training such as ``validation.html``, and ``config.yaml``,
-    which ``captioning train`` takes. The arguments are the command's.
+    `Plan` says what is trained. The same call goes on after an interrupt. `out` gets the files of
+    a training, such as ``config.yaml`` for ``captioning train``. The arguments are the command's.
 
     Returns:
-        The model, calibrated if enough validation photos have several captions.
+        ``best.safetensors``, calibrated if enough validation photos have several captions.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
@@ -112,8 +101,9 @@ def finetune(
     if tokenizer is not None:
         split_by(tokenizer)  # whose library may be missing
     initial = load(model)
-    options = {"images": images, "caption_column": caption_column, "val_fraction": val_fraction}
-    reader = reader_for(folder, objects=False, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"caption_column": caption_column, "val_fraction": val_fraction}
+    options["images"] = None if images is None else str(images)
+    reader = reader_for(folder, objects=False, **options)
     bad = _faulty(reader, skip_bad)
     training, validation = (
         [record for record in reader.read(split) if record.image not in bad]
@@ -134,15 +124,18 @@ def finetune(
     cut = tokenizer or initial.vocabulary.tokenizer
     began = perf_counter()
     before = _scores(initial, validation, cut).mean()
-    captioning = (perf_counter() - began) / len(validation)
-    seconds = plan.seconds(len(training), len(validation), captioning)
+    seconds = (perf_counter() - began) / len(validation)
+    seconds *= plan.captioned(len(training), len(validation))
     say(
         f"the model {model} has CIDEr {before:.3f} on the photos to validate; at most "
         f"{plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
+    taken = {"class", *signature(type(reader)).parameters}
+    given = {"class": full_name(type(reader)), "root": str(folder), **options, "objects": False}
+    given = {name: value for name, value in given.items() if name in taken and value is not None}
     settings["data"] |= {
-        "reader": _reader_settings(reader, {"root": folder, **options}),
+        "reader": _as_yaml(given),
         "min_count": 1 if captions < 2_000 else 3,
         "leave_out": sorted(map(str, bad)),
     }
@@ -156,14 +149,12 @@ def finetune(
         kept = "; the model is kept as it was, which does as well without these photos"
     say(f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now{kept}")
     calibration = None
-    if share < 1:
-        try:
-            calibration = calibrated(assess(found, validation))
-        except InputError as error:
-            say(f"not calibrated, so captions have no confidence: {error}")
-    path = run / "best.safetensors"
-    export(found, path, calibration=calibration)
-    return path
+    try:
+        calibration = calibrated(assess(found, validation)) if share < 1 else None
+    except InputError as error:
+        say(f"not calibrated, so captions have no confidence: {error}")
+    export(found, run / "best.safetensors", calibration=calibration)
+    return run / "best.safetensors"
 
 
 def _trained(config: Path, settings: str) -> Path:
@@ -182,11 +173,7 @@ def _trained(config: Path, settings: str) -> Path:
 
 
 def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
-    """The photos to leave out; all faults are told.
-
-    Raises:
-        InputError: there are faults that are not to be skipped.
-    """
+    """The photos to leave out; all faults are told, and refused unless they are to be skipped."""
     found = check(reader)
     if found.ok:
         return frozenset()
@@ -214,14 +201,14 @@ def best_between(
 
     Captioners within one standard error of the highest CIDEr count as equally good (after Breiman
     et al. 1984, "Classification and regression trees", section 3.4.3). Kept is the nearest to the
-    start that is no worse than one of these. It is the trained one if all scores are 0. The start
-    itself is kept as it is, with its own vocabulary and calibration.
+    start that is no worse than one of these; the trained one if all scores are 0. The start itself
+    is kept with its own vocabulary and calibration.
 
     Args:
-        model: where the training started.
+        model: where the training started; a file or name.
         trained: the trained captioner.
         records: photos to validate on.
-        tokenizer: that splits captions into words for the score.
+        tokenizer: of the score.
 
     Returns:
         The captioner, the share of the start in its parameters, and its CIDEr.
@@ -245,8 +232,8 @@ def _settings(
     """The configuration of the training, without the data set."""
     config = initial.config
     if tokenizer not in (None, config["tokenizer"]) and "max_length" in config["search"]:
-        # Captions have more characters than words.
-        config["search"]["max_length"] = max(config["search"]["max_length"], MAX_TOKENS)
+        # Captions have more characters than words; `CaptionData` cuts them at 50.
+        config["search"]["max_length"] = max(config["search"]["max_length"], 50)
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
     stages = len(getattr(initial.model.encoder, "stages", ()))
     trained = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once
@@ -282,16 +269,6 @@ def _settings(
             "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
         },
     }
-
-
-def _reader_settings(reader: Reader, options: dict[str, Any]) -> dict[str, Any]:
-    taken = signature(type(reader)).parameters
-    given = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in (options | {"objects": False}).items()
-        if name in taken and value is not None
-    }
-    return {"class_path": full_name(type(reader)), "init_args": given}
 
 
 def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from captioning.models.backbones import TIMM, classifier, stages_of
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
+@dataclass(eq=False)
 class GuidedAttention(CrossEntropy):
     """Cross-entropy, with terms that make attention agree with evidence and need no boxes.
 
@@ -49,20 +50,10 @@ class GuidedAttention(CrossEntropy):
         consensus: see `CrossEntropy`.
     """
 
-    def __init__(
-        self,
-        label_smoothing: float = 0.1,
-        attention_penalty: float = 0.0,
-        contrast: float = 0.1,
-        guide: float = 0.1,
-        classes: float = 0.0,
-        consensus: float = 0.0,
-    ) -> None:
-        super().__init__(label_smoothing, attention_penalty, consensus)
-        self.contrast = contrast
-        self.guide = guide
-        self.classes = classes
-        self._class_words: ClassWords | None = None
+    attention_penalty: float = 0.0
+    contrast: float = 0.1
+    guide: float = 0.1
+    classes: float = 0.0
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         adapter, decoder = model.adapter, plain(model.decoder)
@@ -78,7 +69,10 @@ class GuidedAttention(CrossEntropy):
         regions = decoder.output_context(adapter(annotations))
         adapter.train(training)
         grid = grid_of(model.encoder, self.preprocessing.size, annotations)
-        maps = _maps(decoder, regions, words, places, grid)
+        with torch.no_grad():
+            maps = evidence_shares(_evidence(decoder, regions, words)[:, None], grid)[:, 0]
+            of_each = places.flatten(1)[..., None].expand(-1, -1, maps.shape[2])
+            maps = maps.gather(1, of_each).view(*places.shape, -1)
         terms = {"guide": guide_loss(weights, maps, named[places])}
         if self.contrast:
             spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
@@ -86,11 +80,12 @@ class GuidedAttention(CrossEntropy):
             of_words = _evidence(decoder, decoder.output_context(memory.annotations), words)
             terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
-            if self._class_words is None:
-                classes = classes_of(model.encoder)
-                self._class_words = ClassWords(classes, self.vocabulary, annotations.device)
-            of_classes = _evidence(decoder, regions, self._class_words.words)
-            terms["classes"] = class_loss(of_classes, self._class_words.shown(annotations))
+            if not hasattr(self, "_named"):
+                self._named = ClassWords(
+                    classes_of(model.encoder), self.vocabulary, annotations.device
+                )
+            of_classes = _evidence(decoder, regions, self._named.words)
+            terms["classes"] = class_loss(of_classes, self._named.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
@@ -102,30 +97,13 @@ def _evidence(
     return evidence_of(decoder, regions, words[None, None]).squeeze(1).float()
 
 
-@torch.no_grad()
-def _maps(
-    decoder: LSTMDecoder,
-    regions: Float[Tensor, "B L m"],
-    words: Int[Tensor, " W"],
-    places: Int[Tensor, "B N T"],
-    grid: tuple[int, int],
-) -> Float[Tensor, "B N T L"]:
-    maps = evidence_shares(_evidence(decoder, regions, words)[:, None], grid)[:, 0]
-    of_each = places.flatten(1)[..., None].expand(-1, -1, maps.shape[2])
-    return maps.gather(1, of_each).view(*places.shape, -1)
-
-
 def contrast_loss(
     evidence: Float[Tensor, "B W L"], spoken: Bool[Tensor, "B W"]
 ) -> Float[Tensor, ""]:
     """Minus the log probability of a photo among those without the word, mean over its words.
 
     Evidence, in nats, is pooled by the logarithm of the mean exponential over regions, a soft
-    maximum. Words that all photos have are ignored.
-
-    Args:
-        evidence: of each photo's regions for each word.
-        spoken: whether the photo's captions have the word.
+    maximum. `spoken` says which photo's captions have which word; words of all photos are ignored.
     """
     pooled = evidence.logsumexp(dim=2) - math.log(evidence.shape[2])
     least = torch.finfo(pooled.dtype).min  # finite, since the gradient of -inf is not a number
@@ -154,13 +132,7 @@ def guide_loss(
     wanted: Float[Tensor, "B N T L"],
     named: Bool[Tensor, "B N T"],
 ) -> Float[Tensor, ""]:
-    """Divergence of attention from target maps in nats, averaged over words by peakedness.
-
-    Args:
-        weights: attention before each word.
-        wanted: the target maps.
-        named: which words count.
-    """
+    """Divergence of attention from the wanted maps in nats, averaged over words by peakedness."""
     log_wanted = wanted.clamp_min(torch.finfo(wanted.dtype).tiny).log()
     entropy = -(wanted * log_wanted).sum(dim=3)
     peaked = (1 - entropy / math.log(wanted.shape[3])) * named
@@ -172,8 +144,7 @@ def guide_loss(
 class Classes:
     """The classes of a linear layer on the mean of a feature map, by their names in lower case.
 
-    The layer scores single regions as well, and the photo's score is the mean of theirs (class
-    activation mapping, Zhou et al. 2016).
+    The layer scores single regions, too (class activation mapping, Zhou et al. 2016).
     """
 
     names: Sequence[Sequence[str]]
@@ -182,11 +153,7 @@ class Classes:
 
 
 def classes_of(encoder: Encoder) -> Classes:
-    """The classes of the network that an encoder starts from.
-
-    Raises:
-        InputError: it starts from none, or from one whose classes score no regions.
-    """
+    """The classes of the network that an encoder starts from; InputError if it has none."""
     classes = None
     if isinstance(encoder, CNNEncoder) and encoder.config["weights"] is not None:
         name = encoder.config["backbone"]
@@ -207,15 +174,13 @@ def class_names(network: Any, name: str) -> Sequence[Sequence[str]]:
         from timm.data import ImageNetInfo, infer_imagenet_subset
 
         subset = infer_imagenet_subset(network)
-        if subset is None:
-            return []
-        info = ImageNetInfo(subset)
-        return [info.index_to_description(i).lower().split(", ") for i in range(info.num_classes())]
+        info = ImageNetInfo(subset) if subset else None
+        classes = range(info.num_classes()) if info else ()
+        return [info.index_to_description(i).lower().split(", ") for i in classes]
     from torchvision.models import get_model_weights, list_models
 
-    if name not in list_models():
-        return []
-    return [(each.lower(),) for each in get_model_weights(name).DEFAULT.meta["categories"]]
+    weights = get_model_weights(name).DEFAULT.meta["categories"] if name in list_models() else ()
+    return [(each.lower(),) for each in weights]
 
 
 @torch.no_grad()
@@ -226,29 +191,25 @@ def region_classes(
 
     That is tried on a random image, which must get the same scores both ways.
     """
-    layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
-    if not layers or layers[-1].out_features != len(names):
+    layer = next((m for m in [*network.modules()][::-1] if isinstance(m, nn.Linear)), None)
+    if layer is None or layer.out_features != len(names):
         return None
-    layer, network = layers[-1], network.eval()
     side = getattr(network, "pretrained_cfg", {}).get("input_size", (64,))[-1]
     image = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
-    scores, mean = network(image), feature_map(image).mean(dim=(2, 3))
-    if mean.shape[1] != layer.in_features:
-        return None
-    if (layer(mean) - scores).abs().max() > 1e-3 * scores.abs().max():
+    scores, mean = network.eval()(image), feature_map(image).mean(dim=(2, 3))
+    if mean.shape[1] != layer.in_features or not torch.allclose(
+        layer(mean), scores, rtol=0, atol=1e-3 * scores.abs().max().item()
+    ):
         return None
     bias = torch.zeros(len(names)) if layer.bias is None else layer.bias.detach()
     return Classes(names, layer.weight.detach(), bias)
 
 
 class ClassWords:
-    """The words that name classes, and the classifier's score of each region for them.
+    """The words that name classes, by id, and the classifier's score of each region for them.
 
     The last word of a name stands for the class, in singular and plural: retriever and retrievers
     for golden retriever. A word of several classes has the score of the best one.
-
-    Attributes:
-        words: (W) ids of the words that name classes.
     """
 
     words: Int[Tensor, " W"]

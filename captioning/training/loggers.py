@@ -5,8 +5,8 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
-from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from captioning.files import written_whole
 from captioning.progress_bar import say
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.training.validation_images import ValidationImages, scores_by_image
-from captioning.viewing.overlay import LONG_SIDE, word_pictures
+from captioning.viewing.overlay import LONG_SIDE
 from captioning.viewing.viewer import viewer_html
 
 DATA = "WANDB_DATA_DIR"
@@ -33,23 +33,14 @@ DATA = "WANDB_DATA_DIR"
 BOARD_ID = "wandb_id"
 """Where a checkpoint has the id of its W&B run."""
 
-OVERLAYS = 8
-"""The most images whose figures are logged to W&B, each under a key of its own."""
-
 
 def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
     """CSV and W&B in the run's folder; a resumed training begins another CSV, csv-2/metrics.csv."""
     earlier = len(list(folder.glob("csv*"))) if resume else 0
     table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
-    mode = wandb_mode()
-    if mode == "disabled":
-        return [table]
-    settings = wandb.Settings(silent=mode == "offline")
+    options = wandb_options(config)
     # With Lightning's own `offline` W&B would ask for a login.
-    board = WandbLogger(
-        folder.name, folder, project="captioning", mode=mode, config=config, settings=settings
-    )
-    return [table, board]
+    return [table, WandbLogger(folder.name, folder, **options)] if options else [table]
 
 
 def boards_of(trainer: pl.Trainer) -> list[WandbLogger]:
@@ -121,6 +112,15 @@ def wandb_mode() -> Literal["online", "offline", "disabled"]:
             raise InputError(f"WANDB_MODE is {other!r}; give online, offline or disabled")
 
 
+def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
+    """The options of every run of W&B; none if it is disabled."""
+    mode = wandb_mode()
+    if mode == "disabled":
+        return {}
+    settings = wandb.Settings(silent=mode == "offline")
+    return {"project": "captioning", "mode": mode, "config": config, "settings": settings}
+
+
 @contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
     """Keep staged files of W&B's run out of the home folder, and end the run with the block.
@@ -143,17 +143,18 @@ def wandb_within(folder: Path) -> Iterator[None]:
             del os.environ[DATA]
 
 
+@dataclass(eq=False)
 class ValidationTable(ValidationImages):
     """Logs a W&B table of the same validation images after every validation.
 
-    A row has the photo, its references, the caption, its scores, the interactive view and one
-    overlay per word. The first images are also logged as ``val/overlay/0`` and so on, figures of
-    all words with their maps, which W&B shows with a slider over the steps.
+    A row has the photo, its references, the caption, its scores, the interactive view, and a figure
+    of all words with their maps. The figures are also logged as ``val/overlay/0`` and so on, which
+    W&B shows with a slider over the steps.
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 for no table.
         maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The overlays show the first one, the interactive view compares them.
+            The figures show the first one, the interactive view compares them.
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -161,39 +162,28 @@ class ValidationTable(ValidationImages):
         if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
         scores = scores_by_image(pl_module)
-        images = self.shown(trainer, pl_module)
-        words = max((len(caption.words) for _, caption in images), default=0)
         rows = []
-        media: dict[str, Any] = {}
-        for number, (record, caption) in enumerate(images):
+        for record, caption in self.shown(trainer, pl_module):
             photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
             page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
-            overlays = map(_jpeg, word_pictures(photo, caption.array(), caption.crop))
-            if number < OVERLAYS:
-                media[f"val/overlay/{number}"] = _figure(photo, caption)
+            small = photo.copy()
+            small.thumbnail((LONG_SIDE, LONG_SIDE))
             rows.append(
                 [
-                    _jpeg(photo),
+                    wandb.Image(small, file_type="jpg"),  # a tenth of a PNG's bytes
                     "\n".join(record.captions),
                     caption.text,
                     *(its.get(record.image_id) for its in scores.values()),
                     # W&B's own style sheet would come from its server, which the page forbids.
                     wandb.Html(page, inject=False, data_is_not_path=True),
-                    *islice(chain(overlays, repeat(None)), words),
+                    _figure(photo, caption),
                 ]
             )
-        of_words = [f"word {number + 1}" for number in range(words)]
-        columns = ["image", "references", "caption", *scores, "view", *of_words]
+        columns = ["image", "references", "caption", *scores, "view", "overlay"]
+        overlays = {f"val/overlay/{number}": row[-1] for number, row in enumerate(rows)}
         for board in boards:
             board.log_table("val/captions", columns, rows, step=trainer.global_step)
-            board.log_metrics(media, step=trainer.global_step)
-
-
-def _jpeg(picture: Image.Image) -> wandb.Image:
-    """The picture at the size of an overlay; JPEG takes a tenth of a PNG's bytes."""
-    small = picture.copy()
-    small.thumbnail((LONG_SIDE, LONG_SIDE))
-    return wandb.Image(small, file_type="jpg")
+            board.log_metrics(overlays, step=trainer.global_step)
 
 
 def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
@@ -241,25 +231,16 @@ def log_grounding(
         folder: where the run is kept on this disk, and what it is named after.
         config: what W&B shows as the run's configuration.
     """
-    mode = wandb_mode()
-    if mode == "disabled":
+    options = wandb_options(config)
+    if not options:
         return
+    names = list(report.all.scores)
+    rows = [
+        [group.name, group.count, *map(group.value, names)] for group in (report.all, *report.words)
+    ]
     with wandb_within(folder):
-        run = wandb.init(
-            project="captioning",
-            name=folder.absolute().name,
-            job_type="grounding",
-            dir=folder,
-            mode=mode,
-            config=config,
-            settings=wandb.Settings(silent=mode == "offline"),
-        )
-        names = list(report.all.scores)
-        rows = [
-            [group.name, group.count, *(group.value(name) for name in names)]
-            for group in (report.all, *report.words)
-        ]
-        run.log(
+        name = folder.absolute().name
+        wandb.init(name=name, job_type="grounding", dir=folder, **options).log(
             {f"grounding/{name}": value for name, value in report.summary.items()}
             | {"grounding/words": wandb.Table(["word", "mentions", *names], rows)}
             | {f"grounding/{path.stem}": wandb.Image(str(path)) for path in pictures}

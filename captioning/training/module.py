@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
@@ -36,17 +37,15 @@ class Schedule(ABC):
         """The share at a step, counted from 0, of a training of so many steps."""
 
 
+@dataclass
 class OneCycle(Schedule):
-    """Rises from 1/25 to 1 and falls to nearly 0, both along a cosine.
-
-    After Smith and Topin 2018, in fast.ai's form. After the last step the rate is constant.
+    """Rises from 1/25 to 1 and falls to nearly 0, both along a cosine (Smith and Topin 2018).
 
     Args:
         warmup: share of the training in which the learning rate rises.
     """
 
-    def __init__(self, warmup: float = 0.1) -> None:
-        self.warmup = warmup
+    warmup: float = 0.1
 
     def __call__(self, step: int, steps: int) -> float:
         top, last = self.warmup * steps - 1, steps - 1
@@ -57,6 +56,7 @@ class OneCycle(Schedule):
         return second + (first - second) * (1 + math.cos(math.pi * way)) / 2
 
 
+@dataclass
 class InverseSquareRoot(Schedule):
     """Rises linearly, then falls with the root of the step (Vaswani et al. 2017, eq. 3).
 
@@ -66,8 +66,7 @@ class InverseSquareRoot(Schedule):
         warmup_steps: number of steps in which the rate rises.
     """
 
-    def __init__(self, warmup_steps: int = 10_000) -> None:
-        self.warmup_steps = warmup_steps
+    warmup_steps: int = 10_000
 
     def __call__(self, step: int, steps: int) -> float:
         done = step + 1
@@ -79,17 +78,15 @@ class CaptioningModule(pl.LightningModule):
 
     Args:
         encoder: turns images into annotation vectors.
-        decoder: the decoder and its arguments, except the width of the annotation vectors and the
-            size of the vocabulary.
+        decoder: the decoder, except for the width of the annotation vectors and the vocabulary.
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
         search: how words are chosen in validation and, later, for new photos.
-        adapter: the arguments of the adapter, except the width of the encoder's annotation vectors;
-            by default it changes nothing.
+        adapter: the adapter, except for the width of the encoder's annotation vectors; by default
+            it changes nothing.
         default_map: the default map of a word, by its name in `captioning.maps`; None for the one
             that suits the decoder.
-        objective: the loss of a step; by default cross-entropy with smoothed labels, and the
-            paper's penalty.
+        objective: the loss of a step; by default `CrossEntropy`.
         initial: a model to start from, by its file or the name of a shipped one; None for a random
             start. The vocabulary then begins with its words (`data.words`).
         learning_rate: highest learning rate of adapter and decoder.
@@ -104,6 +101,8 @@ class CaptioningModule(pl.LightningModule):
     Attributes:
         captioner: captions with the trained model.
         kernels: whether to use the fast kernels; read when a fit begins.
+        compile_after: number of first steps whose arithmetic is not compiled, since compiling pays
+            in long trainings only; if negative, no step is compiled.
     """
 
     def __init__(
@@ -133,6 +132,7 @@ class CaptioningModule(pl.LightningModule):
         if initial is not None:
             start_from(initial, self.captioner)
         self.kernels = on_by_default()
+        self.compile_after = -1
         self.objective = objective or CrossEntropy()
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
@@ -146,7 +146,8 @@ class CaptioningModule(pl.LightningModule):
         # Lightning moves the model only later, but extracting features is work for the device.
         device = self.trainer.strategy.root_device
         encoder = self.model.encoder.to(device)
-        data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
+        if data.features:
+            data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
         if self.kernels and device.type == "cpu":  # a GPU computes the plain model as fast
             from captioning.kernels.convolutions import keep_depthwise_precise
 
@@ -159,6 +160,17 @@ class CaptioningModule(pl.LightningModule):
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
 
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Let a step depend on its number alone, so that a resumed training repeats it exactly."""
+        trainer: Any = self.trainer
+        step = trainer.fit_loop.epoch_loop.total_batch_idx
+        seed = trainer.datamodule.seed * 1_000_000_007  # of dropout and samples
+        torch.manual_seed(seed + step * trainer.world_size + trainer.global_rank)
+        if self.kernels:
+            from captioning.kernels.compiled import compile_from_now
+
+            compile_from_now(0 <= self.compile_after <= trainer.global_step)
+
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         annotations = self.model.encode(batch.images)
         total, divisor, figures = self.objective(self.captioner.fast, annotations, batch)
@@ -166,7 +178,8 @@ class CaptioningModule(pl.LightningModule):
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)
         loss = total / divisors.float().mean()
-        self.log("train/loss", loss, prog_bar=True, batch_size=1, sync_dist=True)
+        self.log("loss", loss, on_step=False, on_epoch=True, logger=False, batch_size=1)
+        self.log("train/loss", loss, batch_size=1, sync_dist=True)
         for name, figure in figures.items():
             self.log(f"train/{name}", figure, batch_size=1, sync_dist=True)
         return loss
@@ -174,7 +187,7 @@ class CaptioningModule(pl.LightningModule):
     def validation_step(self, batch: Batch, index: int) -> None:
         decoded = self.captioner.decode(self.captioner.encode(batch.images))
         self.scores.update(
-            self.captioner.sentences(decoded),
+            [self.captioner.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()],
             [record.captions for record in batch.records],
             [record.image_id for record in batch.records],
         )
@@ -182,7 +195,7 @@ class CaptioningModule(pl.LightningModule):
     @stage("scoring the captions")
     def on_validation_epoch_end(self) -> None:
         for name, value in self.scores.compute().items():
-            self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
+            self.log(f"val/{name}", value.item(), sync_dist=True)
         self.scores.reset()
 
     def configure_optimizers(self) -> Any:

@@ -7,6 +7,8 @@ width.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -44,19 +46,18 @@ class Objective(ABC):
 
     Attributes:
         needs_seen: whether batches must say which part of its photo each image shows.
-        vocabulary: the words; set by `prepare`.
-        preprocessing: how a photo becomes an image; set by `prepare`.
+        records: the photos with the training captions; like the others set by `prepare`.
+        vocabulary: the words.
+        preprocessing: how a photo becomes an image.
     """
 
     needs_seen = False
-    vocabulary: Vocabulary
-    preprocessing: Preprocessing
 
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
-        """Called with the training captions before the first step."""
-        self.vocabulary, self.preprocessing = vocabulary, preprocessing
+        """Called before the first step."""
+        self.records, self.vocabulary, self.preprocessing = records, vocabulary, preprocessing
 
     @abstractmethod
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
@@ -115,6 +116,7 @@ class Consensus:
         return (*self.vocabulary.decode(row), SPECIAL[EOS])
 
 
+@dataclass(eq=False)
 class CrossEntropy(Objective):
     """Words given all before them, with the doubly stochastic penalty (Xu et al. 2015, eq. 14).
 
@@ -128,19 +130,13 @@ class CrossEntropy(Objective):
             other captions; at zero all weigh the same.
     """
 
-    def __init__(
-        self, label_smoothing: float = 0.1, attention_penalty: float = 1.0, consensus: float = 0.0
-    ) -> None:
-        self.label_smoothing = label_smoothing
-        self.attention_penalty = attention_penalty
-        self.consensus = consensus
-        self._consensus: Consensus | None = None
+    label_smoothing: float = 0.1
+    attention_penalty: float = 1.0
+    consensus: float = field(default=0.0, kw_only=True)
 
-    def prepare(
-        self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
-    ) -> None:
-        super().prepare(records, vocabulary, preprocessing)
-        self._consensus = Consensus(records, vocabulary) if self.consensus else None
+    @cached_property
+    def _consensus(self) -> Consensus:
+        return Consensus(self.records, self.vocabulary)
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         return self.of_words(model.decoder, model.remember(annotations), batch.tokens)[0]
@@ -150,7 +146,7 @@ class CrossEntropy(Objective):
     ) -> tuple[Loss, Float[Tensor, "B N T L"]]:
         """The loss of the words after BOS, and the attention before each of them."""
         caption_weights = None
-        if self._consensus is not None:
+        if self.consensus:
             caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
         total, weights = caption_cross_entropy(
             decoder, memory, tokens, self.label_smoothing, caption_weights

@@ -4,6 +4,7 @@ Shapes: B images, N captions per image, T words, L regions, M words that name ob
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from captioning.models import Model
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
+@dataclass(eq=False)
 class SupervisedAttention(CrossEntropy):
     """Cross-entropy, with attention that follows boxes (Liu et al. 2017, "Attention
     Correctness in Neural Image Captioning", AAAI).
@@ -35,15 +37,13 @@ class SupervisedAttention(CrossEntropy):
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14 of Xu et al. 2015, in the paper's proportion.
         boxes: factor of the added loss; 0.1 as published.
+        consensus: see `CrossEntropy`.
     """
 
     needs_seen = True
 
-    def __init__(
-        self, label_smoothing: float = 0.1, attention_penalty: float = 0.0, boxes: float = 0.1
-    ) -> None:
-        super().__init__(label_smoothing, attention_penalty)
-        self.boxes = boxes
+    attention_penalty: float = 0.0
+    boxes: float = 0.1
 
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing

@@ -22,7 +22,7 @@ from captioning.kernels import on_by_default
 from captioning.progress_bar import say, stage
 from captioning.shelf import path_of
 from captioning.training import checkpoints, configuration, loggers, validation_images
-from captioning.training.callbacks import NumberedSteps, Progress, StopEarly, is_at_zero
+from captioning.training.callbacks import Progress, StopEarly, is_at_zero
 from captioning.training.checkpoints import BEST, CONFIG, LAST
 from captioning.training.configuration import one_line, plain_messages
 from captioning.training.module import CaptioningModule
@@ -32,11 +32,7 @@ class TrainCLI(LightningCLI):
     """The parts of a training, built from YAML files and options.
 
     Args:
-        arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``, and
-            ``--import`` with the modules of further classes.
-
-    Raises:
-        InputError: options or data are invalid.
+        arguments: as for `train`.
 
     Attributes:
         is_trial: whether a few batches are only tried out, which writes no files.
@@ -46,7 +42,7 @@ class TrainCLI(LightningCLI):
     def __init__(self, arguments: list[str]) -> None:
         modules, options = import_modules(arguments)
         options = configuration.lightning_arguments(options)
-        names = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
+        parser = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
         trainer_defaults = {
             "enable_model_summary": False,
             "log_every_n_steps": 10,
@@ -67,7 +63,7 @@ class TrainCLI(LightningCLI):
                     auto_configure_optimizers=False,
                     load_from_checkpoint_support=False,
                     parser_class=configuration.ConfigurationParser,
-                    parser_kwargs=names,
+                    parser_kwargs=parser,
                 )
         except ArgumentError as error:
             raise InputError(f"{one_line(error)}; see captioning train --help") from None
@@ -101,15 +97,15 @@ class TrainCLI(LightningCLI):
         parser.add_argument("--resume", action="store_true", help=resume)
         overwrite = "start again if trainer.default_root_dir contains an earlier run"
         parser.add_argument("--overwrite", action="store_true", help=overwrite)
-        kernels = "on" if on_by_default() else "off"
-        options: tuple[tuple[str, Any, Any, str], ...] = (
+        kernels: Any = Literal["on", "off"]
+        default = "on" if on_by_default() else "off"
+        for name, kind, value, does in (
             ("save_every", float, 10.0, "minutes between checkpoints within a long epoch"),
             ("log_model", bool, False, "keep best.ckpt as an artifact in W&B"),
             ("compile_after", int, 100, "steps before arithmetic is compiled in C++; -1: never"),
-            ("kernels", Literal["on", "off"], kernels, "off: only the plain model, slower"),
-        )
-        for name, kind, default, does in options:
-            parser.add_argument(f"--{name}", type=kind, default=default, help=does)
+            ("kernels", kernels, default, "off: only the plain model, slower"),
+        ):
+            parser.add_argument(f"--{name}", type=kind, default=value, help=does)
         parser.epilog = (
             f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
             "your module, such as another decoder; see docs/configuration.md"
@@ -121,7 +117,7 @@ class TrainCLI(LightningCLI):
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)
-        configuration.check_writers(_listed(options.logger), self.folder)
+        configuration.checked_writers(options.logger, self.folder)
         if not self.is_trial:
             checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
             made_folder(self.folder)
@@ -129,10 +125,10 @@ class TrainCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, with our callbacks, and with our loggers if the configuration has none."""
         parts, chosen = self.config_init, self.config_init.trainer
-        callbacks, logger = _listed(chosen.callbacks), _listed(chosen.logger)
-        configuration.check_writers(callbacks + logger, self.folder)
+        callbacks = configuration.checked_writers(chosen.callbacks, self.folder)
+        logger = configuration.checked_writers(chosen.logger, self.folder)
         self.model.kernels = self.config.kernels == "on"
-        callbacks.append(NumberedSteps(self.config.data.seed, self.config.compile_after))
+        self.model.compile_after = self.config.compile_after
         if self.shows_progress:
             callbacks.append(Progress())
         if self.is_trial:
@@ -171,11 +167,6 @@ class TrainCLI(LightningCLI):
         return settings
 
 
-def _listed(value: Any) -> list[Any]:
-    """What the trainer takes as a list, as one object, or not at all."""
-    return list(value) if isinstance(value, list | tuple) else [value] if value else []
-
-
 def initial_words(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
     """The words of the model that a training starts from; none of another tokenizer's."""
     config = {} if initial is None else read(path_of(initial))[0]
@@ -200,12 +191,18 @@ def train(arguments: list[str]) -> Path | None:
     with plain_messages():
         cli = TrainCLI(arguments)
         is_first = cli.trainer.is_global_zero
-        with stage("train", cli.shows_progress):
-            if cli.is_trial:
-                cli.trainer.fit(cli.model, cli.datamodule)
-                return None
-            with only_writer(cli.folder) if is_first else nullcontext():
-                _fit(cli)
+        try:
+            with stage("train", cli.shows_progress):
+                if cli.is_trial:
+                    cli.trainer.fit(cli.model, cli.datamodule)
+                    return None
+                with only_writer(cli.folder) if is_first else nullcontext():
+                    _fit(cli)
+        finally:
+            if cli.model.kernels:
+                from captioning.kernels.compiled import compile_from_now
+
+                compile_from_now(False)
         return _result(cli) if is_first else None
 
 
@@ -260,16 +257,10 @@ def _result(cli: TrainCLI) -> Path:
 def features(arguments: list[str]) -> Path | None:
     """Write the features of a training, unless they exist already.
 
-    Args:
-        arguments: the options of `train`.
+    Arguments and errors are those of `train`.
 
     Returns:
         Their folder; None in all processes but the first.
-
-    Raises:
-        InputError: options, data or a photo are invalid, the whole encoder is trained, or the
-            folder holds something else.
-        KeyboardInterrupt: interrupted; the message says how to continue.
     """
     with plain_messages("continue by the same command"):
         # Lightning sets the data up in every process, which computes the features.

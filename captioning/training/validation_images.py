@@ -1,5 +1,6 @@
 """The same images after every validation: in validation.html, and their grounding scores."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,46 +46,39 @@ Captioned = tuple[Record, Caption]
 """A validation image with its references, and its latest caption."""
 
 
-class ValidationImages(pl.Callback):
-    """Base of callbacks that look at the same images after every validation.
+def captioned(trainer: pl.Trainer, module: Any, count: int, **options: Any) -> list[Captioned]:
+    """Evenly spaced validation images with the model's captions.
 
-    Args:
-        images: number of images, evenly spaced in the validation split; 0 for none.
-        maps: maps of each word, by their names in `captioning.maps`; by default the
-            model's default map. The first one is shown, the others can be compared with it.
+    Those whose photos are gone are left out: trainings on cached features do without them.
     """
+    data: Any = trainer.datamodule  # type: ignore[attr-defined]
+    records = data.val_records[:: max(1, len(data.val_records) // count)][:count]
+    with (
+        stage("captioning the images to show"),
+        torch.autocast(module.device.type, enabled=False),
+        torch.inference_mode(False),  # some maps take gradients
+    ):
+        captions = module.captioner.stream([record.image for record in records], **options)
+        pairs = list(zip(records, captions, strict=True))
+    return [(record, caption) for record, caption in pairs if isinstance(caption, Caption)]
 
-    def __init__(self, images: int = 8, maps: list[str] | None = None) -> None:
-        self.images = images
-        self.maps = tuple(maps or ())
+
+@dataclass(eq=False)
+class ValidationImages(pl.Callback):
+    """Base of callbacks that show the same images after every validation."""
+
+    images: int = 8
+    maps: list[str] | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        known_maps(self.maps, pl_module.model)
-
-    def captioned(self, trainer: pl.Trainer, module: Any, **options: Any) -> list[Captioned]:
-        """The images with the model's captions, but those whose photos are gone.
-
-        Trainings on cached features do without them.
-        """
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        records = data.val_records[:: max(1, len(data.val_records) // self.images)][: self.images]
-        with (
-            stage("captioning the images to show"),
-            torch.autocast(module.device.type, enabled=False),
-            torch.inference_mode(False),  # some maps take gradients
-        ):
-            captions = list(
-                module.captioner.stream([record.image for record in records], **options)
-            )
-        pairs = zip(records, captions, strict=True)
-        return [(record, caption) for record, caption in pairs if isinstance(caption, Caption)]
+        known_maps(self.maps or (), pl_module.model)
 
     def shown(self, trainer: pl.Trainer, module: Any) -> list[Captioned]:
         """The images with their maps, shared by callbacks with equal arguments."""
         key = trainer.global_step, self.images, self.maps
         if getattr(module, "shown", (None,))[0] != key:
-            found = self.captioned(trainer, module, runners_up=RUNNERS_UP, maps=self.maps)
-            module.shown = key, found
+            options = {"runners_up": RUNNERS_UP, "maps": self.maps or ()}
+            module.shown = key, captioned(trainer, module, self.images, **options)
         images: list[Captioned] = module.shown[1]
         return images
 
@@ -97,6 +91,7 @@ def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
     return {name: found[name] for name in IMAGE_SCORES if name in found}
 
 
+@dataclass(eq=False)
 class ValidationPage(ValidationImages):
     """Writes validation.html into the run's folder: curves, and captions of the same images.
 
@@ -106,20 +101,15 @@ class ValidationPage(ValidationImages):
             The first one is shown at first, others can be selected or compared with it.
     """
 
-    def __init__(self, images: int = 8, maps: list[str] | None = None) -> None:
-        super().__init__(images, maps)
-        self._losses: list[Point] = []
-        self._validations: list[dict[str, Any]] = []
-        self._loss = torch.zeros(())
-        self._steps = 0
+    _losses: list[Point] = field(init=False, default_factory=list)
+    _validations: list[dict[str, Any]] = field(init=False, default_factory=list)
+    _loss: Any = field(init=False, default=0.0)
+    _steps: int = field(init=False, default=0)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "losses": [list(point) for point in self._losses],
-            "validations": list(self._validations),
-            "loss": self._loss.item(),
-            "steps": self._steps,
-        }
+        losses = [list(point) for point in self._losses]
+        state = {"losses": losses, "validations": list(self._validations)}
+        return state | {"loss": float(self._loss), "steps": self._steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._losses = [Point(*point) for point in state_dict["losses"]]
@@ -129,15 +119,14 @@ class ValidationPage(ValidationImages):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        loss = outputs["loss"].detach()  # stays on its device: reading it would wait
-        self._loss = self._loss.to(loss.device) + loss
+        self._loss += outputs["loss"].detach()  # stays on its device: reading it would wait
         self._steps += 1
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if self._steps:
-            mean = self._loss.item() / self._steps
+            mean = float(self._loss) / self._steps
             self._losses.append(Point(float(trainer.current_epoch + 1), mean))
-        self._loss, self._steps = torch.zeros(()), 0
+        self._loss, self._steps = 0.0, 0
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not self.images or trainer.sanity_checking or not trainer.is_global_zero:
@@ -150,7 +139,9 @@ class ValidationPage(ValidationImages):
                 "image": record.image_id,
                 "caption": caption.text,
                 "scores": {
-                    n: its[id_] for n, its in by_name.items() if (id_ := record.image_id) in its
+                    name: its[record.image_id]
+                    for name, its in by_name.items()
+                    if record.image_id in its
                 },
             }
             for record, caption in images
@@ -162,15 +153,19 @@ class ValidationPage(ValidationImages):
         }
         self._validations.append({"epoch": epoch, "scores": scores, "images": told})
         curves: dict[str, list[Point]] = {}
-        for validation in self._validations:
-            for name, value in validation["scores"].items():
-                curves.setdefault(name, []).append(Point(validation["epoch"], value))
+        histories: dict[Any, list[PastCaption]] = {}
+        for past in self._validations:
+            for name, value in past["scores"].items():
+                curves.setdefault(name, []).append(Point(past["epoch"], value))
+            for its in past["images"]:
+                found = PastCaption(past["epoch"], its["caption"], its["scores"])
+                histories.setdefault(its["image"], []).append(found)
         losses = list(self._losses)
         if self._steps:
-            losses.append(Point(epoch, self._loss.item() / self._steps))
+            losses.append(Point(epoch, float(self._loss) / self._steps))
         path = Path(trainer.default_root_dir).absolute() / PAGE
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        max_pixels = pl_module.captioner.preprocessing.max_pixels
+        most = pl_module.captioner.preprocessing.max_pixels
         with stage(f"writing {PAGE}"):
             page = validation_html(
                 path.parent.name,
@@ -178,21 +173,19 @@ class ValidationPage(ValidationImages):
                 f"train on, {len(data.val_records):,} to validate",
                 losses,
                 curves,
-                [self._tracked(image, max_pixels) for image in images],
+                [
+                    TrackedImage(
+                        record.image.name,
+                        read_image(record.image, most),
+                        caption.view(),
+                        record.captions,
+                        histories[record.image_id],
+                    )
+                    for record, caption in images
+                ],
                 _best(trainer, curves),
             )
             save_html(page, path)
-
-    def _tracked(self, image: Captioned, max_pixels: int) -> TrackedImage:
-        record, caption = image
-        history = [
-            PastCaption(validation["epoch"], told["caption"], told["scores"])
-            for validation in self._validations
-            for told in validation["images"]
-            if told["image"] == record.image_id
-        ]
-        photo = read_image(record.image, max_pixels)
-        return TrackedImage(record.image.name, photo, caption.view(), record.captions, history)
 
 
 def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, float] | None:
@@ -205,14 +198,15 @@ def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, flo
     return None
 
 
-class ValidationGrounding(ValidationImages):
+@dataclass(eq=False)
+class ValidationGrounding(pl.Callback):
     """Logs pointing accuracy and hallucinations, if validation images have objects with boxes.
 
-    The model captions some images, and its maps are scored as `captioning ground` does without
-    deletion and insertion: whether a map's maximum is inside the box of the object that the word
-    names, also in excess of a centred Gaussian; the map's mass in the box; and CHAIR, the shares of
-    mentions and of captions that name an absent object (Rohrbach et al. 2018). Undefined scores,
-    such as pointing if no caption names an object, are left out.
+    The model captions some images, and a map of their words is scored as `captioning ground` does:
+    whether its maximum is inside the box of the object that the word names, also in excess of a
+    centred Gaussian; its mass in the box; and CHAIR, the shares of mentions and of captions that
+    name an absent object (Rohrbach et al. 2018). Undefined scores, such as pointing if no caption
+    names an object, are left out.
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 for none.
@@ -220,8 +214,11 @@ class ValidationGrounding(ValidationImages):
             model's default map.
     """
 
-    def __init__(self, images: int = 100, map: str | None = None) -> None:
-        super().__init__(images, None if map is None else [map])
+    images: int = 100
+    map: str | None = None
+
+    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        self._maps = known_maps([self.map] if self.map else (), pl_module.model)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Log the scores, except in the check before training.
@@ -235,7 +232,7 @@ class ValidationGrounding(ValidationImages):
         # Boxes of single captions' phrases are not of object categories.
         if not names or any(record.phrases for record in data.val_records):
             return
-        images = self.captioned(trainer, pl_module)
+        images = captioned(trainer, pl_module, self.images)
         if not images:
             return
         with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):
@@ -244,7 +241,7 @@ class ValidationGrounding(ValidationImages):
                 [record for record, _ in images],
                 {record.image_id: caption.text for record, caption in images},
                 Lexicon.of(names),
-                maps=self.maps,
+                maps=self._maps,
                 drops=False,
             ).values()
         for name, logged in GROUNDING_SCORES.items():

@@ -1,8 +1,5 @@
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from signal import Signals
 from typing import Any
 
 import pytest
@@ -73,35 +70,6 @@ def interrupt_at(step: int, patch: pytest.MonkeyPatch) -> None:
         return whole(self, batch, index)
 
     patch.setattr(CaptioningModule, "training_step", training_step)
-
-
-ENDED = """
-import os, sys, torch
-torch.set_num_threads(1)  # as in the process of tests: another number adds up in another order
-from captioning.__main__ import run
-from captioning.training.module import CaptioningModule
-from captioning.training.objectives import Loss, Objective
-from captioning.training.train_cli import train
-
-whole = CaptioningModule.training_step
-
-def training_step(self, batch, index):
-    if self.global_step == STEP:
-        os.kill(os.getpid(), SIGNAL)
-    return whole(self, batch, index)
-
-CaptioningModule.training_step = training_step
-CALL
-"""
-
-
-def ended_by(
-    signal: Signals, step: int, options: list[str], call: str = "train(sys.argv[2:])"
-) -> subprocess.CompletedProcess[str]:
-    """A training in a process of its own that gets this signal in this step."""
-    code = ENDED.replace("STEP", str(step)).replace("SIGNAL", str(signal.value))
-    command = [sys.executable, "-c", code.replace("CALL", call), "train", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:

@@ -116,7 +116,7 @@ def test_the_loss_weighs_captions(captioner: Captioner, consensus: float) -> Non
     tokens = tokens_of(PHOTOS, captioner.vocabulary)
     seen = torch.randn(len(PHOTOS), 4, captioner.model.encoder.annotation_dim)
     batch = Batch(torch.empty(0), tokens, RECORDS)
-    objective = CrossEntropy(0.1, 0.0, consensus)
+    objective = CrossEntropy(0.1, 0.0, consensus=consensus)
     total, divisor, _ = loss_of(objective, captioner, seen, batch, RECORDS)
     logits, _ = captioner.model.decoder(seen, tokens[..., :-1])
     importance = 1 + consensus * (Consensus(RECORDS, captioner.vocabulary)(tokens) - 1)

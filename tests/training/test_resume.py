@@ -1,6 +1,8 @@
 """A training goes on where it was interrupted, and its folder keeps what is in it."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,20 @@ from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.training.conftest import (
     Train,
     assert_same_training,
-    ended_by,
     interrupt_at,
     saved,
     with_scores,
 )
 
 ONE, TWO = "--trainer.max_epochs=1", "--trainer.max_epochs=2"
+
+TERMINATED = """
+import signal
+from captioning.__main__ import run
+from captioning.training.module import CaptioningModule
+CaptioningModule.training_step = lambda *_: signal.raise_signal(signal.SIGTERM)
+run()
+"""
 
 
 @pytest.mark.parametrize(
@@ -76,17 +85,30 @@ def test_resuming_equals_never_stopping_if_gradients_accumulate(
     assert_same_training(whole, train_into("parts", *options, "--resume"))
 
 
+def test_later_steps_are_compiled_also_when_resumed(
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[bool] = []
+    monkeypatch.setattr("captioning.kernels.compiled.compile_from_now", wanted.append)
+    train_into("whole", "--compile_after=4")
+    assert wanted == [False] * 4 + [True] * 5 + [False]  # the training is over
+    wanted.clear()
+    for options in ([ONE], ["--resume"]):
+        train_into("parts", "--compile_after=4", *options)
+    assert wanted == [False] * 3 + [False] + [False] + [True] * 5 + [False]
+
+
 @pytest.mark.integration
 def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     tiny_config: Path, tmp_path: Path
 ) -> None:
-    folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "run")]
-    ended = ended_by(signal.SIGTERM, 4, folder, "run()")
+    command = [sys.executable, "-c", TERMINATED, "train", "--config", str(tiny_config)]
+    command += ["--trainer.default_root_dir", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 143
     last = ended.stderr.splitlines()[-1]
     assert last == "captioning: interrupted; continue by the same command with --resume"
     assert ended.stdout == ""
-    assert (tmp_path / "run/last.ckpt").exists()
 
 
 def test_a_moved_run_resumes_with_its_best_checkpoint(
