@@ -75,9 +75,6 @@ class LastCheckpoint(Checkpoint):
     """Keeps last.ckpt, from which a training resumes: after every epoch, and every few minutes.
 
     Lightning's own `save_last` writes only in epochs that are among the best.
-
-    Args:
-        minutes: time between checkpoints within an epoch.
     """
 
     def __init__(self, minutes: float) -> None:
@@ -91,9 +88,8 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save if it is time, except after the epoch's last step, when the epoch's end saves."""
-        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
-            return
-        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+        is_last = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        if is_last or (batch_idx + 1) % trainer.accumulate_grad_batches:
             return  # gradients that wait for the optimizer's step would be lost
         is_due = time.monotonic() - self._saved >= 60 * self.minutes
         if trainer.strategy.broadcast(is_due):  # all processes save together
@@ -144,8 +140,7 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
         raise InputError(f"{path}: {error}; give the configuration of that training") from None
     except Exception:  # of a dozen kinds: the file may hold anything
         raise InputError(
-            f"{path}: damaged, or not a checkpoint of a training; put an earlier copy there, or "
-            "start again with --overwrite"
+            f"{path}: damaged, or of no training; restore it, or start again with --overwrite"
         ) from None
     return saved
 

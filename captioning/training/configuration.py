@@ -82,9 +82,8 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
             continue
         path = config_path_of(name if equals else next(waiting, ""))
         if not Path(path).is_file():
-            raise InputError(
-                f"{path}: no such file; give one, or one of {', '.join(config_names())}"
-            )
+            known = ", ".join(config_names())
+            raise InputError(f"{path}: no such file; give one, or one of {known}")
         with reading(path, yaml.YAMLError):
             content = yaml.safe_load(text_of(path))
         if not isinstance(content, dict) or any(isinstance(p, list) for p in content.values()):
@@ -146,8 +145,8 @@ def checked_writers(given: Any, folder: Path) -> list[Any]:
     """The trainer's loggers or callbacks as a list; given as one, several or none, built or not.
 
     Raises:
-        InputError: one would write outside of the run's folder, perhaps into another run's, or has
-            settings of W&B, such as the address that its key is sent to.
+        InputError: one would write outside of the run's folder, or has settings of W&B, such as the
+            address that its key is sent to.
     """
     writers = list(given) if isinstance(given, list | tuple) else [given] if given else []
     for each in writers:
@@ -196,9 +195,8 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
                 raise
             raise InputError(f"the trainer cannot do this: {one_line(error)}") from None
         except wandb.errors.Error as error:
-            raise InputError(
-                f"W&B: {one_line(error)}; WANDB_MODE=offline trains without it"
-            ) from None
+            line = f"W&B: {one_line(error)}; WANDB_MODE=offline trains without it"
+            raise InputError(line) from None
         except SystemExit as exit:
             is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
             if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):

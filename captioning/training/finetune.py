@@ -105,10 +105,8 @@ def finetune(
     options["images"] = None if images is None else str(images)
     reader = reader_for(folder, objects=False, **options)
     bad = _faulty(reader, skip_bad)
-    training, validation = (
-        [record for record in reader.read(split) if record.image not in bad]
-        for split in ("train", "val")
-    )
+    splits = (reader.read("train"), reader.read("val"))
+    training, validation = ([r for r in records if r.image not in bad] for records in splits)
     if len(training) < 2 or not validation:
         raise InputError(
             f"{folder}: {len(training)} photos to train on and {len(validation)} to validate; give "
@@ -197,21 +195,15 @@ def _scores(
 def best_between(
     model: str, trained: Captioner, records: Sequence[Record], tokenizer: TokenizerName
 ) -> tuple[Captioner, float, float]:
-    """The captioner to keep of those between a trained one and its start.
+    """The captioner to keep of those between a trained one and the model that it started from.
 
     Captioners within one standard error of the highest CIDEr count as equally good (after Breiman
     et al. 1984, "Classification and regression trees", section 3.4.3). Kept is the nearest to the
     start that is no worse than one of these; the trained one if all scores are 0. The start itself
     is kept with its own vocabulary and calibration.
 
-    Args:
-        model: where the training started; a file or name.
-        trained: the trained captioner.
-        records: photos to validate on.
-        tokenizer: of the score.
-
     Returns:
-        The captioner, the share of the start in its parameters, and its CIDEr.
+        The captioner, the share of the start in its parameters, and its CIDEr by the tokenizer.
     """
     mixed = [between(model, trained, share) for share in SHARES[1:-1]]
     captioners = [trained, *mixed, load(model)]

@@ -6,7 +6,7 @@ embedding, W different words, C classes, P pairs of a word and a class that it n
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -55,6 +55,8 @@ class GuidedAttention(CrossEntropy):
     guide: float = 0.1
     classes: float = 0.0
 
+    _class_words: Any = field(default=None, init=False)
+
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         adapter, decoder = model.adapter, plain(model.decoder)
         if not has_evidence(decoder):
@@ -80,12 +82,11 @@ class GuidedAttention(CrossEntropy):
             of_words = _evidence(decoder, decoder.output_context(memory.annotations), words)
             terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
-            if not hasattr(self, "_named"):
-                self._named = ClassWords(
-                    classes_of(model.encoder), self.vocabulary, annotations.device
-                )
-            of_classes = _evidence(decoder, regions, self._named.words)
-            terms["classes"] = class_loss(of_classes, self._named.shown(annotations))
+            if self._class_words is None:
+                classes = classes_of(model.encoder)
+                self._class_words = ClassWords(classes, self.vocabulary, annotations.device)
+            of_classes = _evidence(decoder, regions, self._class_words.words)
+            terms["classes"] = class_loss(of_classes, self._class_words.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)

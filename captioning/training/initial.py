@@ -49,15 +49,10 @@ def start_from(model: str, captioner: Captioner) -> None:
 
 
 def between(model: str, captioner: Captioner, share: float) -> Captioner:
-    """A captioner whose parameters lie between a trained captioner's and those it started from.
+    """A captioner with a share of the parameters that a trained one started from, from 0 to 1.
 
     On few photos, parameters between the two often caption better than either (Wortsman et al.
-    2022, "Robust fine-tuning of zero-shot models", eq. 1).
-
-    Args:
-        model: where the training started; its file, or the name of a shipped one.
-        captioner: the trained captioner; it is left as it is.
-        share: of the parameters that the training started from, from 0 to 1.
+    2022, "Robust fine-tuning of zero-shot models", eq. 1). The trained one is left as it is.
     """
     first, _ = _parameters(model, captioner)
     mixed = Captioner.from_config(captioner.config)
@@ -102,10 +97,7 @@ def _alike(new: Sequence[str], known: Sequence[str]) -> list[list[int]]:
 
 
 def _extended(rows: Tensor, known: int, alike: Sequence[list[int]]) -> Tensor:
-    """The rows of known words, and one for each new word: the mean of those alike, or of all.
-
-    A vector is the output's bias.
-    """
+    """Rows of known and of new words, each the mean of those alike; a vector is the output bias."""
     mean = rows[len(SPECIAL) :].mean(dim=0)
     new = (rows[ids].mean(dim=0) if ids else mean for ids in alike)
     if known and rows.dim() == 1:

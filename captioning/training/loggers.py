@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-import torch
 import wandb
 from PIL import Image
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from captioning.captioner import Caption
@@ -22,7 +22,6 @@ from captioning.errors import InputError, printable
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
 from captioning.progress_bar import say
-from captioning.training.checkpoints import BestCheckpoint
 from captioning.training.validation_images import ValidationImages, scores_by_image
 from captioning.viewing.overlay import LONG_SIDE
 from captioning.viewing.viewer import viewer_html
@@ -34,13 +33,23 @@ BOARD_ID = "wandb_id"
 """Where a checkpoint has the id of its W&B run."""
 
 
-def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
-    """CSV and W&B in the run's folder; a resumed training begins another CSV, csv-2/metrics.csv."""
+def loggers(
+    folder: Path, config: dict[str, Any], resume: bool, logged: ModelCheckpoint | None
+) -> list[Logger]:
+    """CSV and W&B in the run's folder; a resumed training begins another CSV, csv-2/metrics.csv.
+
+    The best checkpoint of `logged` becomes an artifact of W&B at the end.
+    """
     earlier = len(list(folder.glob("csv*"))) if resume else 0
     table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
     options = wandb_options(config)
+    if not options:
+        return [table]
     # With Lightning's own `offline` W&B would ask for a login.
-    return [table, WandbLogger(folder.name, folder, **options)] if options else [table]
+    board = WandbLogger(folder.name, folder, log_model=logged is not None, **options)
+    if logged is not None:
+        board.after_save_checkpoint(logged)  # though a resumed training may save no better one
+    return [table, board]
 
 
 def boards_of(trainer: pl.Trainer) -> list[WandbLogger]:
@@ -56,10 +65,7 @@ def resume_board(trainer: pl.Trainer, checkpoint: Mapping[str, Any]) -> None:
 
 
 class ResumedLogs(pl.Callback):
-    """Lets a resumed training go on in its W&B run, and keeps every step once in its CSV files.
-
-    An ended training may have logged steps after its last checkpoint, which are then repeated.
-    """
+    """Lets a resumed training go on in its W&B run, and keeps every step once in its CSV files."""
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -90,17 +96,14 @@ def keep_steps(path: Path, count: int) -> None:
 
 
 def wandb_mode() -> Literal["online", "offline", "disabled"]:
-    """The environment variable WANDB_MODE; if unset, online for users who have logged in.
-
-    Raises:
-        InputError: WANDB_MODE is something else, or online while nobody has logged in.
-    """
-    match os.environ.get("WANDB_MODE"):
+    """The environment variable WANDB_MODE; if unset, online for users who have logged in."""
+    wanted = os.environ.get("WANDB_MODE")
+    match wanted:
         case "disabled":
             return "disabled"
         case "offline" | "dryrun":  # its older name, which Lightning's own logger sets
             return "offline"
-        case None | "online" as wanted:
+        case None | "online":
             # Otherwise W&B warns of a setting that Lightning passes on.
             wandb.setup(wandb.Settings(show_warnings=False))
             if wandb.login(prompt=False, verify=False):
@@ -108,8 +111,7 @@ def wandb_mode() -> Literal["online", "offline", "disabled"]:
             if wanted is None:
                 return "offline"
             raise InputError("WANDB_MODE is online, but nobody has logged in; run `wandb login`")
-        case other:
-            raise InputError(f"WANDB_MODE is {other!r}; give online, offline or disabled")
+    raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled")
 
 
 def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
@@ -193,43 +195,12 @@ def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
     return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
 
-def log_best(trainer: pl.Trainer, best: BestCheckpoint, settings: Mapping[str, Any]) -> None:
-    """Log best.ckpt as an artifact of the W&B run, with the aliases best, latest and epoch-N.
-
-    An offline run keeps a copy in its own folder: a longer training may replace best.ckpt before
-    anybody uploads the run.
-    """
-    path, score = Path(best.best_model_path), best.best_model_score
-    if not trainer.is_global_zero or not path.is_file():
-        return
-    saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    metadata = {
-        "monitor": best.monitor,
-        "score": None if score is None else score.item(),
-        "epoch": saved["epoch"] + 1,
-        "step": saved["global_step"],
-        "seed": settings["seed_everything"],
-        "model": settings["model"],
-    }
-    for board in boards_of(trainer):
-        run = board.experiment
-        artifact = wandb.Artifact(f"model-{run.id}", "model", metadata=metadata)
-        kept = shutil.copy(path, Path(run.dir).parent) if run.offline else path
-        # Immutable: not copied to the staging files. Not cached: no copy in the home folder.
-        artifact.add_file(str(kept), path.name, policy="immutable", skip_cache=True)
-        run.log_artifact(artifact, aliases=["best", "latest", f"epoch-{metadata['epoch']}"])
-
-
 def log_grounding(
     report: GroundingReport, pictures: Sequence[Path], folder: Path, config: dict[str, Any]
 ) -> None:
-    """Log a grounding report as a run of its own, unless WANDB_MODE is disabled.
+    """Log a grounding report and PNG files as a run of its own, unless WANDB_MODE is disabled.
 
-    Args:
-        report: scores, with a row per word.
-        pictures: PNG files.
-        folder: where the run is kept on this disk, and what it is named after.
-        config: what W&B shows as the run's configuration.
+    The run is kept in the folder, and named after it.
     """
     options = wandb_options(config)
     if not options:

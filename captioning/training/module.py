@@ -87,8 +87,8 @@ class CaptioningModule(pl.LightningModule):
         default_map: the default map of a word, by its name in `captioning.maps`; None for the one
             that suits the decoder.
         objective: the loss of a step; by default `CrossEntropy`.
-        initial: a model to start from, by its file or the name of a shipped one; None for a random
-            start. The vocabulary then begins with its words (`data.words`).
+        initial: a model to start from, by its file or name; the vocabulary then begins with its
+            words. By default a random start.
         learning_rate: highest learning rate of adapter and decoder.
         encoder_learning_rate: highest learning rate of the encoder's trained stages.
         weight_decay: of AdamW.
@@ -101,8 +101,7 @@ class CaptioningModule(pl.LightningModule):
     Attributes:
         captioner: captions with the trained model.
         kernels: whether to use the fast kernels; read when a fit begins.
-        compile_after: number of first steps whose arithmetic is not compiled, since compiling pays
-            in long trainings only; if negative, no step is compiled.
+        compile_after: number of first steps whose arithmetic is not compiled; -1 for all.
     """
 
     def __init__(
@@ -202,8 +201,7 @@ class CaptioningModule(pl.LightningModule):
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise InputError(
-                "the learning rate falls until the training ends; give trainer.max_epochs or "
-                "trainer.max_steps"
+                "the learning rate falls until trainer.max_epochs or max_steps; give one"
             )
         writing = nn.ModuleList([self.model.decoder, self.model.adapter])
         rates = ((writing, self.learning_rate), (self.model.encoder, self.encoder_learning_rate))
@@ -216,24 +214,16 @@ class CaptioningModule(pl.LightningModule):
         fused = self.trainer.precision != "16-mixed"
         optimizer = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: self.schedule(step, int(steps))
-        )
-        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+        rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: self.schedule(n, int(steps)))
+        return [optimizer], [{"scheduler": rate, "interval": "step"}]
 
     def configure_gradient_clipping(
-        self,
-        optimizer: Any,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
+        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None
     ) -> None:
         """Clip as the trainer says; Lightning refuses it for fused optimizers under autocast."""
-        Precision.clip_gradients(
-            self.trainer.precision_plugin,
-            optimizer,
-            gradient_clip_val or 0.0,
-            GradClipAlgorithmType(gradient_clip_algorithm or "norm"),
-        )
+        kind = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+        plugin = self.trainer.precision_plugin
+        Precision.clip_gradients(plugin, optimizer, gradient_clip_val or 0.0, kind)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[KEY] = self.captioner.config

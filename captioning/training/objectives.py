@@ -28,17 +28,11 @@ from captioning.models.losses import doubly_stochastic_penalty
 
 
 class Loss(NamedTuple):
-    """The loss of a batch.
+    """The loss of a batch."""
 
-    Attributes:
-        total: summed over the batch.
-        divisor: what to divide it by, such as the number of words; averaged over processes.
-        figures: further values to log, by name.
-    """
-
-    total: Float[Tensor, ""]
-    divisor: Tensor
-    figures: dict[str, float | Tensor]
+    total: Float[Tensor, ""]  # summed over the batch
+    divisor: Tensor  # what to divide it by, such as the number of words; averaged over processes
+    figures: dict[str, float | Tensor]  # further values to log, by name
 
 
 class Objective(ABC):
@@ -61,12 +55,9 @@ class Objective(ABC):
 
     @abstractmethod
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        """The loss of a batch.
+        """The loss of a batch, from the encoder's annotation vectors of its images.
 
-        Args:
-            model: the model, with fast kernels unless they are off.
-            annotations: the encoder's annotation vectors of the batch's images.
-            batch: its captions are teacher-forced, or scored.
+        The model has fast kernels, unless they are off.
         """
 
 
@@ -81,11 +72,8 @@ class Consensus:
     """Weights of captions by CIDEr-D against the other captions of their photo.
 
     A model that may say one sentence does best to say what most people would (Phan et al. 2017,
-    "Consensus-based Sequence Training for Video Captioning"). The end of a caption is a word.
-
-    Args:
-        records: the training captions, which define how rare an n-gram is.
-        vocabulary: of the captions; unknown words match nothing.
+    "Consensus-based Sequence Training for Video Captioning"). The end of a caption is a word;
+    unknown words match nothing. `records` define how rare an n-gram is.
     """
 
     def __init__(self, records: Sequence[Record], vocabulary: Vocabulary) -> None:
@@ -97,10 +85,7 @@ class Consensus:
         self._score = Reward(DocumentFrequencies.of(captions))
 
     def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
-        """Each caption's score divided by the mean over its photo, or one if that is zero.
-
-        Rows of PAD get zero.
-        """
+        """Each caption's score divided by the mean of its photo, one if that is 0; zero for PAD."""
         real = tokens.any(dim=2)
         captions = [[self._words(row) for row in rows if any(row)] for rows in tokens.tolist()]
         scores = self._score(
@@ -120,8 +105,8 @@ class Consensus:
 class CrossEntropy(Objective):
     """Words given all before them, with the doubly stochastic penalty (Xu et al. 2015, eq. 14).
 
-    The paper adds the penalty to a caption's whole log-likelihood; divided by the number of words,
-    captions keep that proportion, and losses of batches of other lengths can be compared.
+    Both are divided by the number of words: their proportion is the paper's, and losses of batches
+    of other lengths can be compared.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
@@ -148,9 +133,8 @@ class CrossEntropy(Objective):
         caption_weights = None
         if self.consensus:
             caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
-        total, weights = caption_cross_entropy(
-            decoder, memory, tokens, self.label_smoothing, caption_weights
-        )
+        smoothing = self.label_smoothing
+        total, weights = caption_cross_entropy(decoder, memory, tokens, smoothing, caption_weights)
         real = tokens[..., 1:] != PAD
         if self.attention_penalty:
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)

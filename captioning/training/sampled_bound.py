@@ -4,7 +4,7 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width, 
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
@@ -21,10 +21,8 @@ class SampledBound(Objective, nn.Module):
     For every word one region is drawn. The gradient of a caption is that of its log-likelihood,
     plus `reward` times how much that exceeds a baseline times the gradient of log p(s | a), plus
     `entropy` times that of the weights' entropy (eq. 12 and the rule that follows it). A share of
-    the images, redrawn in every batch, gets the expected contexts of soft attention instead.
-
-    The baseline is a moving average of the log-likelihoods of captions with drawn regions; it is
-    saved with checkpoints, and the same on all ranks.
+    the images, redrawn in every batch, gets the expected contexts of soft attention instead. The
+    baseline is a moving average of the log-likelihoods with drawn regions, the same on all ranks.
 
     Args:
         reward: lambda_r; with 1, no entropy and no expected contexts the gradient's expectation is
@@ -37,17 +35,10 @@ class SampledBound(Objective, nn.Module):
     baseline: Float[Tensor, ""]
 
     def __init__(
-        self,
-        reward: float = 1.0,
-        entropy: float = 0.002,
-        expected: float = 0.5,
-        decay: float = 0.9,
+        self, reward: float = 1.0, entropy: float = 0.002, expected: float = 0.5, decay: float = 0.9
     ) -> None:
         super().__init__()
-        self.reward = reward
-        self.entropy = entropy
-        self.expected = expected
-        self.decay = decay
+        self.reward, self.entropy, self.expected, self.decay = reward, entropy, expected, decay
         self.register_buffer("baseline", torch.zeros(()))
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
@@ -79,27 +70,25 @@ class SampledBound(Objective, nn.Module):
         # drawn - drawn.detach() is zero, but its gradient is not.
         rewarded = self.reward * advantages * (drawn - drawn.detach())
         total = -(likelihoods + rewarded).sum() - self.entropy * entropy
-        self._follow(likelihoods.detach()[~expected], real.any(dim=2)[~expected])
-        of_all = _sum_over_ranks(torch.stack([entropy.detach(), real.sum().to(entropy)]))
+        with torch.no_grad():
+            of_drawn = real.any(dim=2)[~expected]
+            reached = (likelihoods[~expected] * of_drawn).sum().float()
+            reached, captions = _sums_over_ranks(reached, of_drawn.sum())
+            if captions:
+                self.baseline.lerp_((reached / captions).to(self.baseline), 1 - self.decay)
+            of_all, count = _sums_over_ranks(entropy, real.sum())
         figures: dict[str, float | Tensor] = {
             "baseline": self.baseline.clone(),
-            "entropy": of_all[0] / of_all[1],
+            "entropy": of_all / count,
         }
         return Loss(total, real.sum(), figures)
 
-    def _follow(self, likelihoods: Float[Tensor, "b N"], exists: Bool[Tensor, "b N"]) -> None:
-        """Move the baseline towards the mean over the captions of all ranks."""
-        total = (likelihoods * exists).sum().float()
-        total, count = _sum_over_ranks(torch.stack([total, exists.sum().float()])).unbind()
-        if count:
-            self.baseline.lerp_((total / count).to(self.baseline), 1 - self.decay)
 
-
-def _sum_over_ranks(numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+def _sums_over_ranks(*numbers: Tensor) -> tuple[Tensor, ...]:
+    sums = torch.stack([number.to(numbers[0]) for number in numbers])
     if distributed.is_available() and distributed.is_initialized():
-        numbers = numbers.clone()
-        distributed.all_reduce(numbers)
-    return numbers
+        distributed.all_reduce(sums)
+    return sums.unbind()
 
 
 def log_likelihoods(

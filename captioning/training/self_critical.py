@@ -30,11 +30,9 @@ class SelfCritical(Objective):
 
     N captions of each image are sampled. The advantage of each is its reward minus the mean reward
     of the other N - 1, an unbiased baseline (Luo 2020, "A Better Variant of Self-Critical Sequence
-    Training", eq. 4). The reward is CIDEr-D, with document frequencies from the training
-    references, plus a share of BLEU-4. The end of a caption counts as a word, so that truncated
-    captions are not rewarded for what they leave out.
-
-    Dropout is off, so that the distribution that is sampled from is the one that is trained.
+    Training", eq. 4). The reward is CIDEr-D by the training references, plus a share of BLEU-4. The
+    end of a caption counts as a word, so that truncated captions are not rewarded for what they
+    leave out. Dropout is off, so that what is sampled from is what is trained.
 
     Args:
         samples: N, at least two.
@@ -70,7 +68,7 @@ class SelfCritical(Objective):
             memory = model.remember(annotations)
             with torch.no_grad():
                 decoded = self.sampling(model.decoder, memory)
-            samples = words(decoded, self.vocabulary)
+            samples = said(decoded, self.vocabulary)
             references = [self._references[record.image_id] for record in batch.records]
             # Single precision, also under autocast, where annotations are in half precision.
             rewards = torch.from_numpy(self._reward(samples, references)).float()
@@ -82,46 +80,34 @@ class SelfCritical(Objective):
                 total = total + self.likelihood * rewards.numel() / captions * plain
         finally:
             writing.train(training)
-        lengths = [len(sample) for of_image in samples for sample in of_image]
-        figures: dict[str, float | Tensor] = {
-            "reward": rewards.mean(),
-            "words": sum(lengths) / len(lengths),
-        }
+        words = sum(len(sample) for of_image in samples for sample in of_image) / rewards.numel()
+        figures: dict[str, float | Tensor] = {"reward": rewards.mean(), "words": words}
         return Loss(total, torch.tensor(rewards.numel(), device=total.device), figures)
 
 
 def self_critical_loss(
-    decoder: Decoder,
-    memory: Memory,
-    samples: Int[Tensor, "B N T"],
-    rewards: Float[Tensor, "B N"],
+    decoder: Decoder, memory: Memory, samples: Int[Tensor, "B N T"], rewards: Float[Tensor, "B N"]
 ) -> Float[Tensor, ""]:
     """Minus the samples' log-likelihoods, each times its advantage, summed over samples.
 
-    If the samples follow the decoder's probabilities, the expected gradient is that of minus the
-    expected reward, summed over samples.
+    For samples of the decoder, the expected gradient is that of minus the expected reward.
     """
+    n = rewards.shape[1]
+    advantages = (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))  # to the others
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
     logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])
     log_probs = generable_log_probs(logits).gather(3, samples[..., None]).squeeze(3)
     likelihoods = log_probs.masked_fill(samples == PAD, 0.0).sum(dim=2)
-    return -(advantages(rewards) * likelihoods).sum()
+    return -(advantages * likelihoods).sum()
 
 
-def words(decoded: Decoded, vocabulary: Vocabulary) -> list[list[Words]]:
+def said(decoded: Decoded, vocabulary: Vocabulary) -> list[list[Words]]:
     """The samples of each image as words of the scores, with the end mark where they have one."""
-    samples: list[list[Words]] = []
-    for rows in decoded.tokens.tolist():
-        samples.append([])
-        for row in rows:
-            known = vocabulary.decode(row)
-            if vocabulary.tokenizer in NLTK:
-                known = tuple(generated_words(" ".join(known)))
-            samples[-1].append((*known, SPECIAL[EOS]) if EOS in row else known)
-    return samples
 
+    def words(row: list[int]) -> Words:
+        known = vocabulary.decode(row)
+        if vocabulary.tokenizer in NLTK:
+            known = tuple(generated_words(" ".join(known)))
+        return (*known, SPECIAL[EOS]) if EOS in row else known
 
-def advantages(rewards: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-    """Each reward minus the mean of the image's other N - 1."""
-    n = rewards.shape[1]
-    return (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))
+    return [[words(row) for row in rows] for rows in decoded.tokens.tolist()]

@@ -29,9 +29,8 @@ class SupervisedAttention(CrossEntropy):
 
     Before a word that names an annotated object, the target attention of a region is the share of
     it that boxes of the object's category cover. The cross-entropy of the attention against this
-    target, summed over these words, is added to the loss.
-
-    The words that name objects come from the data set (`Record.phrases`) or from a lexicon.
+    target, summed over these words, is added to the loss. The words that name objects come from the
+    data set (`Record.phrases`) or from a lexicon.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
@@ -80,10 +79,7 @@ def box_loss(
 def wanted_attention(
     batch: Batch, vocabulary: Vocabulary, lexicon: Lexicon, grid: tuple[int, int]
 ) -> tuple[Int[Tensor, "M 3"], Float[Tensor, "M L"]]:
-    """The words of a batch that name visible objects, and the target attention before them.
-
-    A word's place is its image, its caption and its position.
-    """
+    """The words that name visible objects: image, caption, position; and attention before them."""
     places, shares = [], []
     rows = batch.tokens.tolist()
     for image, (record, seen) in enumerate(zip(batch.records, batch.seen, strict=True)):

@@ -43,13 +43,9 @@ class TrainCLI(LightningCLI):
         modules, options = import_modules(arguments)
         options = configuration.lightning_arguments(options)
         parser = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
-        trainer_defaults = {
-            "enable_model_summary": False,
-            "log_every_n_steps": 10,
-            "precision": fast_precision(),
-            # In inference mode, autocast would cast all weights again at every word.
-            "inference_mode": False,
-        }
+        defaults = {"enable_model_summary": False, "log_every_n_steps": 10}
+        # In inference mode, autocast would cast all weights again at every word.
+        defaults |= {"precision": fast_precision(), "inference_mode": False}
         try:
             with stage("building the model"), configuration.restrictions(modules):
                 super().__init__(
@@ -58,7 +54,7 @@ class TrainCLI(LightningCLI):
                     args=options,
                     run=False,
                     seed_everything_default=0,
-                    trainer_defaults=trainer_defaults,
+                    trainer_defaults=defaults,
                     save_config_callback=None,
                     auto_configure_optimizers=False,
                     load_from_checkpoint_support=False,
@@ -93,10 +89,11 @@ class TrainCLI(LightningCLI):
                 "model.objective": {"class_path": "captioning.training.CrossEntropy"},
             }
         )
-        resume = "continue from last.ckpt in trainer.default_root_dir, or from best.ckpt"
-        parser.add_argument("--resume", action="store_true", help=resume)
-        overwrite = "start again if trainer.default_root_dir contains an earlier run"
-        parser.add_argument("--overwrite", action="store_true", help=overwrite)
+        for name, does in (
+            ("resume", "continue from last.ckpt in trainer.default_root_dir, or from best.ckpt"),
+            ("overwrite", "start again if trainer.default_root_dir contains an earlier run"),
+        ):
+            parser.add_argument(f"--{name}", action="store_true", help=does)
         kernels: Any = Literal["on", "off"]
         default = "on" if on_by_default() else "off"
         for name, kind, value, does in (
@@ -140,7 +137,9 @@ class TrainCLI(LightningCLI):
             # The last one after the best one, whose score it stores.
             callbacks += [parts.checkpoints, checkpoints.LastCheckpoint(self.config.save_every)]
             if chosen.logger is None:
-                logger = loggers.loggers(self.folder, self.settings(), self.config.resume)
+                logged = parts.checkpoints if self.config.log_model else None
+                resume = self.config.resume
+                logger = loggers.loggers(self.folder, self.settings(), resume, logged)
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
         trainer: Any = super().instantiate_trainer(
@@ -232,8 +231,6 @@ def _fit(cli: TrainCLI) -> None:
             path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-        if cli.config.log_model:
-            loggers.log_best(trainer, cli.config_init.checkpoints, settings)
 
 
 def _result(cli: TrainCLI) -> Path:

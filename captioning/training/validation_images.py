@@ -103,7 +103,7 @@ class ValidationPage(ValidationImages):
 
     _losses: list[Point] = field(init=False, default_factory=list)
     _validations: list[dict[str, Any]] = field(init=False, default_factory=list)
-    _loss: Any = field(init=False, default=0.0)
+    _loss: Any = field(init=False, default=0.0)  # a tensor after the first step
     _steps: int = field(init=False, default=0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class ValidationPage(ValidationImages):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._losses = [Point(*point) for point in state_dict["losses"]]
         self._validations = list(state_dict["validations"])
-        self._loss, self._steps = torch.tensor(state_dict["loss"]), state_dict["steps"]
+        self._loss, self._steps = state_dict["loss"], state_dict["steps"]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -136,15 +136,12 @@ class ValidationPage(ValidationImages):
         epoch = trainer.current_epoch + progress / trainer.num_training_batches
         told = [
             {
-                "image": record.image_id,
+                "image": key,
                 "caption": caption.text,
-                "scores": {
-                    name: its[record.image_id]
-                    for name, its in by_name.items()
-                    if record.image_id in its
-                },
+                "scores": {name: its[key] for name, its in by_name.items() if key in its},
             }
             for record, caption in images
+            for key in [record.image_id]
         ]
         scores = {
             name.removeprefix("val/"): value.item()
@@ -202,11 +199,10 @@ def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, flo
 class ValidationGrounding(pl.Callback):
     """Logs pointing accuracy and hallucinations, if validation images have objects with boxes.
 
-    The model captions some images, and a map of their words is scored as `captioning ground` does:
-    whether its maximum is inside the box of the object that the word names, also in excess of a
-    centred Gaussian; its mass in the box; and CHAIR, the shares of mentions and of captions that
-    name an absent object (Rohrbach et al. 2018). Undefined scores, such as pointing if no caption
-    names an object, are left out.
+    The scores are those of `captioning ground`: whether a map's maximum is inside the box of the
+    object that the word names, also in excess of a centred Gaussian; its mass in the box; and CHAIR
+    (Rohrbach et al. 2018), the shares of mentions and captions that name an absent object.
+    Undefined ones are left out, such as pointing if no caption names an object.
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 for none.
@@ -221,10 +217,7 @@ class ValidationGrounding(pl.Callback):
         self._maps = known_maps([self.map] if self.map else (), pl_module.model)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the scores, except in the check before training.
-
-        Every process computes the same scores, since any of them may be monitored.
-        """
+        # Every process computes the same scores, since any of them may be monitored.
         if not self.images or trainer.sanity_checking:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]

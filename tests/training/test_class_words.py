@@ -49,31 +49,28 @@ class Network(nn.Module):
         return scores
 
 
-def test_a_linear_layer_after_the_mean_scores_regions_too() -> None:
-    layer = nn.Linear(2, 3)
-    model = Network(nn.Dropout(0.5), layer)
-    classes = region_classes(model, model.features, [["cat"], ["dog", "hound"], ["bird"]])
-    assert classes is not None
-    assert classes.names == [["cat"], ["dog", "hound"], ["bird"]]
-    torch.testing.assert_close((classes.weight, classes.bias), (layer.weight, layer.bias))
-
-
 @pytest.mark.parametrize(
-    "after_the_mean",
+    ("after_the_mean", "scores_regions"),
     [
-        lambda: [nn.Linear(2, 3), nn.ReLU()],
-        lambda: [nn.Tanh(), nn.Linear(2, 3)],
-        lambda: [nn.Linear(2, 5), nn.Linear(5, 3)],
-        lambda: [nn.Linear(2, 4)],  # another number of classes than of names
-        lambda: [],
+        (lambda: [nn.Dropout(0.5), nn.Linear(2, 3)], True),
+        (lambda: [nn.Linear(2, 3), nn.ReLU()], False),
+        (lambda: [nn.Tanh(), nn.Linear(2, 3)], False),
+        (lambda: [nn.Linear(2, 5), nn.Linear(5, 3)], False),
+        (lambda: [nn.Linear(2, 4)], False),  # another number of classes than of names
+        (lambda: [], False),
     ],
 )
-def test_any_other_network_scores_no_regions(
-    after_the_mean: Callable[[], list[nn.Module]],
+def test_a_linear_layer_after_the_mean_scores_regions_too(
+    after_the_mean: Callable[[], list[nn.Module]], scores_regions: bool
 ) -> None:
     torch.manual_seed(0)
-    model = Network(*after_the_mean())
-    assert region_classes(model, model.features, [["cat"], ["dog"], ["bird"]]) is None
+    model, names = Network(*after_the_mean()), [["cat"], ["dog", "hound"], ["bird"]]
+    classes = region_classes(model, model.features, names)
+    assert (classes is not None) == scores_regions
+    if classes is not None:
+        layer = model.after_the_mean[-1]
+        assert classes.names == names
+        torch.testing.assert_close((classes.weight, classes.bias), (layer.weight, layer.bias))
 
 
 @pytest.mark.parametrize(

@@ -116,26 +116,23 @@ def test_the_loss_is_the_cross_entropy_of_attention() -> None:
     assert box_loss(weights, places, shares).item() == pytest.approx(expected)
 
 
+Named = tuple[Captioner, Tensor, Batch, Record]
+
+
 @pytest.fixture
-def named(captioner: Captioner) -> tuple[Captioner, Tensor, Batch, Record]:
+def named(captioner: Captioner, vocabulary: Vocabulary) -> Named:
     """A captioner of two objects, annotation vectors of one photo, and its captions."""
-    captioner.vocabulary = Vocabulary(["a", "cat", "dog", "big", "and"])
-    size = captioner.preprocessing.size
-    rows, columns = captioner.model.encoder.grid(size, size)
+    captioner.vocabulary = vocabulary
+    encoder, size = captioner.model.encoder, captioner.preprocessing.size
+    rows, columns = encoder.grid(size, size)
     generator = torch.Generator().manual_seed(3)
-    width = captioner.model.encoder.annotation_dim
-    seen = torch.randn(1, rows * columns, width, generator=generator)
+    seen = torch.randn(1, rows * columns, encoder.annotation_dim, generator=generator)
     its_record = record("a cat and a dog")
-    return (
-        captioner,
-        seen,
-        batch_of(captioner.vocabulary, its_record, "a cat and a dog"),
-        its_record,
-    )
+    return captioner, seen, batch_of(vocabulary, its_record, "a cat and a dog"), its_record
 
 
 def test_it_is_added_to_the_cross_entropy_of_captions(
-    named: tuple[Captioner, Tensor, Batch, Record],
+    named: Named,
 ) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.1, 0.5, boxes=0.3)
@@ -147,9 +144,7 @@ def test_it_is_added_to_the_cross_entropy_of_captions(
 
 
 @pytest.mark.parametrize("boxes", [pytest.param(0.0, marks=pytest.mark.integration), 1.0])
-def test_attention_comes_to_lie_in_the_boxes(
-    named: tuple[Captioner, Tensor, Batch, Record], boxes: float
-) -> None:
+def test_attention_comes_to_lie_in_the_boxes(named: Named, boxes: float) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.0, 0.0, boxes)
     optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=0.05)
@@ -160,13 +155,8 @@ def test_attention_comes_to_lie_in_the_boxes(
         optimizer.step()
     with torch.no_grad():
         _, weights = captioner.model.decoder(seen, batch.tokens[..., :-1])
-    size = captioner.preprocessing.size
-    (image, caption, word), shares = (
-        part.T if part.dtype == torch.long else part
-        for part in wanted_attention(
-            batch, captioner.vocabulary, LEXICON, captioner.model.encoder.grid(size, size)
-        )
-    )
+    places, shares = wanted_attention(batch, captioner.vocabulary, LEXICON, (4, 4))
+    image, caption, word = places.T
     mass = (weights[image, caption, word] * (shares > 0)).sum(dim=1)
     assert (mass.min() > 0.7) == bool(boxes)  # even attention: 0.06 and 0.25
 

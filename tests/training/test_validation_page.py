@@ -3,10 +3,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from captioning.captioner import load
-from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.training.train_cli import train
 from captioning.training.validation_images import PAGE
@@ -75,20 +73,14 @@ def test_validations_within_an_epoch_have_their_place(train_into: Train) -> None
 
 @pytest.mark.integration
 def test_photos_that_have_gone_are_left_out(
-    tiny_config: Path, tmp_path: Path, shapes_data: Path
+    train_into: Train, tmp_path: Path, shapes_data: Path
 ) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(shapes_data, data)
-    config = yaml.safe_load(tiny_config.read_text())
-    config["data"]["reader"]["init_args"]["root"] = str(data)
-    config["data"]["features"] = str(tmp_path / "features")
-    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(config))
-    assert main(["features", "--config", str(path)]) == 0
+    data = shutil.copytree(shapes_data, tmp_path / "data")
+    options = ["--data.reader.init_args.root", str(data), "--data.features", str(tmp_path / "f")]
+    options += ["--model.encoder.init_args.trainable_stages=0", "--validation_page.images=8"]
+    train_into("run", *options)
     gone, *_, last = Coco(data).read("val")
     gone.image.unlink()
-    assert main(["train", "--config", str(path), "--trainer.default_root_dir", str(data)]) == 0
-    page = (data / PAGE).read_text()
+    page = (train_into("run", *options, "--overwrite") / PAGE).read_text()
     assert last.image.name in page
     assert gone.image.name not in page

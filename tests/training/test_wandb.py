@@ -47,10 +47,6 @@ def history(part: list[dict[str, Any]], name: str) -> list[int]:
     return [int(row[STEP]) for row in rows if name in row or f"{name}._type" in row]
 
 
-def models(part: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in of_kind(part, "artifact") if each["type"] == "model"]
-
-
 @pytest.fixture(scope="module")
 def resumed(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a training of 9 steps, which was interrupted in step 5 and resumed."""
@@ -88,16 +84,12 @@ def test_a_resumed_training_goes_on_in_its_own_run(resumed: Path) -> None:
 
 @pytest.mark.integration
 def test_the_best_checkpoint_is_an_artifact_with_aliases(resumed: Path) -> None:
-    first, second = records(resumed)
-    assert models(first) == []
-    [model] = models(second)
-    epoch = saved(resumed, "best.ckpt")["epoch"] + 1
-    assert set(model["aliases"]) == {"best", "latest", f"epoch-{epoch}"}
-    metadata = json.loads(model["metadata"])
-    assert (metadata["monitor"], metadata["epoch"]) == ("val/BLEU-4", epoch)
-    assert metadata["model"]["decoder"]["init_args"]["hidden_dim"] == 8
+    first, [model] = (
+        [a for a in of_kind(p, "artifact") if a["type"] == "model"] for p in records(resumed)
+    )
+    assert first == []
+    assert set(model["aliases"]) == {"best", "latest"}
     [file] = model["manifest"]["contents"]
-    assert file["path"] == "best.ckpt"
     assert Path(file["local_path"]).read_bytes() == (resumed / "best.ckpt").read_bytes()
 
 
@@ -105,9 +97,6 @@ def test_the_best_checkpoint_is_an_artifact_with_aliases(resumed: Path) -> None:
 def test_all_of_a_run_lies_in_its_own_folder(resumed: Path) -> None:
     entries = {path.name for path in (resumed / "wandb").iterdir() if not path.is_symlink()}
     assert {name for name in entries if "offline-run" not in name} == {"data"}
-    assert not (resumed.parent / "cache").exists() or not any(
-        (resumed.parent / "cache").rglob("*.ckpt")
-    )
     for part in records(resumed):
         for artifact in of_kind(part, "artifact"):
             for file in artifact["manifest"]["contents"]:
@@ -131,53 +120,37 @@ def tables(run: Path) -> list[dict[str, Any]]:
 @pytest.mark.integration
 def test_each_validation_logs_a_table_of_the_same_images(resumed: Path, shapes_data: Path) -> None:
     records = Coco(shapes_data).read("val")[::2]
+    files = staged(resumed)
     assert len(tables(resumed)) == 3
     for table in tables(resumed):
-        assert table["columns"][:6] == ["image", "references", "caption", *IMAGE_SCORES]
+        scores = (*IMAGE_SCORES, "view", "overlay")
+        assert table["columns"] == ["image", "references", "caption", *scores]
         assert [row[1] for row in table["data"]] == ["\n".join(r.captions) for r in records]
         for row in table["data"]:
-            overlays = [cell for cell in row[7:] if cell is not None]
-            assert len(overlays) == len(row[2].split())
-            assert all(cell["_type"] == "image-file" for cell in (row[0], *overlays))
+            kinds = [row[place]["_type"] for place in (0, 6, 7)]
+            assert kinds == ["image-file", "html-file", "image-file"]
+            page = files[row[6]["sha256"]].decode()
+            [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
+            [caption] = json.loads(shown)["captions"]
+            assert caption["caption"] == row[2]
+            assert all(len(word["runners_up"]) == 3 for word in caption["words"])
+            assert "wandb" not in page  # nor any other address that it would ask
 
 
-@pytest.mark.integration
-def test_each_row_has_the_interactive_view_of_its_caption(resumed: Path) -> None:
-    files = staged(resumed)
-    for row in tables(resumed)[-1]["data"]:
-        assert row[6]["_type"] == "html-file"
-        page = files[row[6]["sha256"]].decode()
-        [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
-        [caption] = json.loads(shown)["captions"]
-        assert caption["caption"] == row[2]
-        assert all(len(word["runners_up"]) == 3 for word in caption["words"])
-        assert "wandb" not in page  # nor any other address that it would ask
-
-
-@pytest.fixture
-def without_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     wandb.teardown()  # which keeps the mode of earlier tests
-
-
-@pytest.mark.usefixtures("without_login")
-def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     assert wandb_mode() == "offline"
     assert capfd.readouterr() == ("", "")
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(InputError, match="nobody has logged in; run `wandb login`"):
         wandb_mode()
-
-
-def test_a_training_after_one_with_a_logger_that_was_offline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "dryrun")  # by Lightning
+    monkeypatch.setenv("WANDB_MODE", "dryrun")  # by an offline logger of Lightning's before
     assert wandb_mode() == "offline"
 
 
