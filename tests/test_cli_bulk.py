@@ -61,7 +61,7 @@ def test_other_settings_are_refused_by_name(
     wider = refusal(bulk(caption, tmp_path / "out", "--beam", "3"), capsys)
     assert "begun with another search, width 2 and not width 3" in wider
     (tmp_path / "out/manifest.json").unlink()
-    assert "without the manifest.json" in refusal(bulk(caption, tmp_path / "out"), capsys)
+    assert "manifest.json: missing or damaged" in refusal(bulk(caption, tmp_path / "out"), capsys)
 
 
 def test_no_photos_are_an_error_and_leave_no_captions(

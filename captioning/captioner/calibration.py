@@ -4,8 +4,8 @@ Shapes: B images, N captions per image, T words, V vocabulary, S features.
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -17,9 +17,8 @@ from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
 FEATURES = ("mean log probability", "least log probability", "mean entropy", "margin", "length")
-"""Features of the confidence regression: the log probabilities of a caption's words and the entropy
-of the distributions they come from, in nats, its score minus that of the best other caption, and
-its number of words."""
+"""Features of the confidence regression. Log probabilities of words, and entropies of the
+distributions they come from, are in nats; margin: score minus that of the best other caption."""
 
 
 @dataclass(frozen=True)
@@ -28,34 +27,25 @@ class Calibration:
 
     Attributes:
         temperature: what logits are divided by before the softmax (Guo et al. 2017, "On Calibration
-            of Modern Neural Networks"); searches go on without it.
+            of Modern Neural Networks"); searches do without it.
         means: of each of `FEATURES`; stand for those that are not known.
         weights: of each feature, in a logistic regression of whether a caption is good.
         bias: of that regression.
+
+    Raises:
+        InputError: the values do not fit.
     """
 
     temperature: float
-    means: tuple[float, ...]
-    weights: tuple[float, ...]
+    means: Sequence[float]
+    weights: Sequence[float]
     bias: float
 
-    @classmethod
-    def from_config(cls, config: Any) -> "Calibration":
-        """The calibration with these plain values; raises InputError if they do not fit."""
-        try:
-            rows = [[config["temperature"]], config["means"], config["weights"], [config["bias"]]]
-            [temperature], means, weights, [bias] = [list(map(float, row)) for row in rows]
-        except (KeyError, TypeError, ValueError):
-            raise InputError("the model's calibration is damaged") from None
-        is_finite = all(map(math.isfinite, (temperature, *means, *weights, bias)))
-        if not is_finite or temperature <= 0 or not len(means) == len(weights) == len(FEATURES):
+    def __post_init__(self) -> None:
+        values = self.temperature, *self.means, *self.weights, self.bias
+        is_finite = all(map(math.isfinite, values)) and self.temperature > 0
+        if not is_finite or not len(self.means) == len(self.weights) == len(FEATURES):
             raise InputError("the model's calibration is damaged")
-        return cls(temperature, tuple(means), tuple(weights), bias)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Plain values for `from_config`."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
     def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
         """The chance that each caption is good; NaN stands for a feature that is not known."""

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,14 +22,9 @@ if TYPE_CHECKING:
 
 
 class RunnerUp(NamedTuple):
-    """An alternative to a word.
+    """An alternative to a word, with its probability given the photo and the words before it."""
 
-    Attributes:
-        word: the other word; None for the end of the caption.
-        probability: its probability given the photo and the words before it.
-    """
-
-    word: str | None
+    word: str | None  # None: the end of the caption
     probability: float
 
 
@@ -40,20 +35,18 @@ class Caption:
     Attributes:
         words: the T words, without begin and end marks.
         probabilities: each word's probability given the photo and the words before it.
-        score: the search's score of the caption: the sum of the log probabilities of its words
-            and its end mark, divided by their number raised to the length penalty. Before
-            calibration, so it is not the sum of the logarithms of `probabilities`.
+        score: the sum of the log probabilities of its words and its end mark, before calibration,
+            divided by their number raised to the search's length penalty.
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
             model saw; the grids of maps lie over this part.
         size: width and height of the upright photo in pixels.
         maps: the maps computed so far, by name; use `map` to get one.
         shown_maps: names of the maps that pictures and pages show, the first one by default.
-        runners_up: for each word its most probable alternatives, the best first; empty unless
-            requested.
+        runners_up: the most probable alternatives of each word; empty unless requested.
         confidence: the chance that the caption is good; None if the model is not calibrated.
-        tokenizer: of the model's vocabulary, which decides where spaces are between words.
-        photo: the photo as it was given, so that a notebook can show it; None if it was a view.
-        others: further captions that the search found for the photo, the best first.
+        tokenizer: of the model's vocabulary; decides where spaces are between words.
+        photo: as it was given; None if it was a view.
+        others: further captions that the search found, the best first.
     """
 
     words: tuple[str, ...]
@@ -61,7 +54,7 @@ class Caption:
     score: float
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
-    maps: Mapping[str, Float[Tensor, "T _ _"]]
+    maps: dict[str, Float[Tensor, "T _ _"]]
     shown_maps: tuple[str, ...]
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     confidence: float | None = None
@@ -85,9 +78,7 @@ class Caption:
         return text[:1].upper() + text[1:] + "." * ends_in_letter
 
     def map(self, name: str | None = None) -> Float[Tensor, "T rows columns"]:
-        """Which regions each word was written from; each word's map sums to one.
-
-        A map is computed on first use and kept.
+        """Which regions each word was written from; each word's map sums to one, and is kept.
 
         Args:
             name: one of `captioning.maps.MAPS`, or a head's; defaults to the first shown map.
@@ -99,9 +90,7 @@ class Caption:
         if name not in self.maps:
             if self._compute is None:
                 raise InputError(f"the caption has no map {name!r}; it has {', '.join(self.maps)}")
-            found = self._compute(name)
-            assert isinstance(self.maps, dict)
-            self.maps[name] = found
+            self.maps[name] = self._compute(name)
         return self.maps[name]
 
     def array(self, name: str | None = None) -> Float[np.ndarray, "T rows columns"]:
@@ -109,10 +98,10 @@ class Caption:
         return self.map(name).numpy()
 
     def figure(self, map_name: str | None = None, photo: Image | None = None) -> "Figure":
-        """The photo, then a panel for each word with its map; see `captioning.viewing.overlay`.
+        """The photo, then a panel for each word with its map, by default the first shown one.
 
         Args:
-            map_name: which map; by default the first shown one.
+            map_name: which map.
             photo: the upright photo, if it has been read already.
 
         Raises:
@@ -121,8 +110,7 @@ class Caption:
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
         photo = photo or self._upright()
-        maps = self.map(map_name).numpy()
-        return draw(photo, self.words, self.probabilities, maps, self.crop)
+        return draw(photo, self.words, self.probabilities, self.array(map_name), self.crop)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.
@@ -162,21 +150,14 @@ class Caption:
             return None
 
     def _upright(self) -> Image:
-        """The photo as it was captioned.
-
-        Raises:
-            InputError: it is unknown, cannot be read, or has another size by now.
-        """
+        """The photo as it was captioned; InputError if it is unknown or has another size by now."""
         if self.photo is None:
             raise InputError("the caption has no photo to draw on; caption the photo itself")
         photo = self.photo
         if isinstance(photo, str | Path):
             photo = read_image(photo, math.prod(self.size))
         if photo.size != self.size:
-            raise InputError(
-                f"the photo has {photo.width} x {photo.height} pixels, but the captioned one "
-                f"{self.size[0]} x {self.size[1]}; caption it again"
-            )
+            raise InputError(f"the photo has another size by now, {photo.size}; caption it again")
         return photo
 
     def view(self) -> dict[str, Any]:
@@ -186,10 +167,8 @@ class Caption:
 
     def as_json(self) -> dict[str, Any]:
         """The caption as plain JSON values, without maps."""
-        words: list[dict[str, Any]] = [
-            {"word": word, "probability": probability}
-            for word, probability in zip(self.words, self.probabilities, strict=True)
-        ]
+        pairs = zip(self.words, self.probabilities, strict=True)
+        words: list[dict[str, Any]] = [{"word": word, "probability": p} for word, p in pairs]
         for entry, others in zip(words, self.runners_up, strict=False):  # empty unless requested
             entry["runners_up"] = [other._asdict() for other in others]
         sure = {} if self.confidence is None else {"confidence": self.confidence}

@@ -5,9 +5,10 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width, 
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -43,12 +44,9 @@ AHEAD = 2
 
 
 class Viewed(NamedTuple):
-    """A photo of a stream.
+    """A photo of a stream: its place in it, from 0, and what the model sees of it.
 
-    Attributes:
-        number: its place in the stream, from 0.
-        photo: as it was given; pixels and the bytes of a file have become an image.
-        view: what the model sees of it.
+    `photo` is as it was given; pixels and the bytes of a file have become an image.
     """
 
     number: int
@@ -64,10 +62,10 @@ class Captioner:
         vocabulary: the words.
         preprocessing: how a photo becomes an image; the same in training and afterwards.
         search: the default search; beam search if None.
-        map_name: the default map of a word, by its name in `captioning.maps`; defaults to the one
-            that suits the decoder.
-        kernels: whether to use the fast kernels (`captioning.kernels`); None for true, unless the
-            environment sets ``CAPTIONING_KERNELS=off``.
+        map_name: the default map of a word (`captioning.maps`); defaults to the one that suits the
+            decoder.
+        kernels: whether to use the fast kernels (`captioning.kernels`); defaults to true, unless
+            the environment sets ``CAPTIONING_KERNELS=off``.
 
     Raises:
         InputError: the vocabulary does not fit the decoder, or the model has no such map.
@@ -90,11 +88,9 @@ class Captioner:
         map_name: str | None = None,
         kernels: bool | None = None,
     ) -> None:
-        if model.decoder.vocab_size != len(vocabulary):
-            raise InputError(
-                f"the decoder has {model.decoder.vocab_size} words, the vocabulary "
-                f"{len(vocabulary)}"
-            )
+        words, known = model.decoder.vocab_size, len(vocabulary)
+        if words != known:
+            raise InputError(f"the decoder has {words} words, the vocabulary {known}")
         [self.default_map] = known_maps([map_name or default_map(model)], model)
         self.model = model
         self.vocabulary = vocabulary
@@ -123,7 +119,7 @@ class Captioner:
             "default_map": self.default_map,
         }
         if self.calibration is not None:
-            config["calibration"] = self.calibration.config
+            config["calibration"] = asdict(self.calibration)
         return config
 
     @classmethod
@@ -133,27 +129,22 @@ class Captioner:
         Raises:
             InputError: a part is missing, has the wrong type, or does not fit the others.
         """
-        for name in ("model", "vocabulary", "preprocessing", "search", "default_map"):
-            if name not in config:
-                raise InputError(f"the model's {name} is missing")
-        parts: dict[str, Any] = {}
-        for name, kind in (("encoder", Encoder), ("adapter", Adapter), ("decoder", Decoder)):
-            if name not in config["model"]:
-                raise InputError(f"the model's {name} is missing")
-            given = config["model"][name]
-            if isinstance(given, dict) and "weights" in given:
-                given = given | {"weights": None}  # the caller loads the parameters
-            parts[name] = build(given, kind)
-        captioner = cls(
-            Model(**parts),
-            Vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
-            build(config["preprocessing"], Preprocessing),
-            build(config["search"], Search),  # type: ignore[type-abstract]
-            config["default_map"],
-            kernels,
-        )
+        try:
+            encoder, adapter, decoder = itemgetter("encoder", "adapter", "decoder")(config["model"])
+            if isinstance(encoder, dict) and "weights" in encoder:
+                encoder = encoder | {"weights": None}  # the caller loads the parameters
+            captioner = cls(
+                Model(build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)),
+                Vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
+                build(config["preprocessing"], Preprocessing),
+                build(config["search"], Search),  # type: ignore[type-abstract]
+                config["default_map"],
+                kernels,
+            )
+        except KeyError as error:
+            raise InputError(f"the model's {error.args[0]} is missing") from None
         if "calibration" in config:
-            captioner.calibration = Calibration.from_config(config["calibration"])
+            captioner.calibration = Calibration(**config["calibration"])
         return captioner
 
     @property
@@ -219,12 +210,12 @@ class Captioner:
             photos: any iterable of `Photo`, which may be endless; an array (N, H, W, 3) or a tensor
                 (N, 3, H, W).
             search: how words are chosen; defaults to the captioner's search.
-            maps: names of maps to compute now, for the whole batch at once; ``heads`` stands for
-                those of every layer and head. Other maps are computed when `Caption.map` is called.
-            runners_up: number of alternatives to report for each word. They, or a confidence, cost
-                one more pass over the captions.
-            most: number of captions per photo to keep, None for all that the search finds. Those
-                after the best one are its `Caption.others`.
+            maps: names of maps to compute for the whole batch at once; ``heads`` stands for those
+                of every layer and head. Other maps are computed by `Caption.map`.
+            runners_up: number of alternatives to each word. They, or a confidence, cost one more
+                pass over the captions.
+            most: number of captions per photo to keep, the others as `Caption.others`; None for
+                all that the search finds.
             batch_size: the most photos per batch.
 
         Raises:
@@ -285,72 +276,69 @@ class Captioner:
         batch: Sequence[Viewed | PhotoError],
         search: Search,
         maps: Sequence[str],
-        runners_up: int,
-        most: int | None,
+        runners_up: int = 0,
+        most: int | None = 1,
+        written: Int[Tensor, "B N T"] | None = None,
     ) -> list[Caption | PhotoError]:
-        """The caption of each photo of a batch, or why it cannot be read."""
+        """The caption of each photo of a batch, or why it cannot be read; see `stream`.
+
+        With `written`, these tokens are the captions, and none is searched.
+        """
         good = [each for each in batch if isinstance(each, Viewed)]
         if not good:
             return [each for each in batch if isinstance(each, PhotoError)]
         images = torch.stack([each.view.pixels for each in good]).to(self.device)
         annotations = self.encode(images)
-        search = search.for_images(each.view.pixels.numpy().tobytes() for each in good)
         memory = self.remember(annotations)
-        every = self.decode(memory, search)
+        if written is None:
+            search = search.for_images(each.view.pixels.numpy().tobytes() for each in good)
+            every = self.decode(memory, search)
+        else:
+            every = self._scored(memory, written.to(self.device))
         if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
         decoded = Decoded(*(part[:, :most] for part in every))
-        logits, confidences = None, None
+        tokens, confidences = decoded.tokens, None
+        alternatives: Sequence[Tensor] = ()
         if self.calibration is not None or runners_up:
-            logits = self.logits(memory, decoded.tokens)
-        if self.calibration is not None and logits is not None:
-            features = confidence_features(decoded, every.scores, logits)
-            confidences = self.calibration.confidence(features)
-        tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
+            logits = self.logits(memory, tokens)
+            if self.calibration is not None:
+                if written is None:
+                    features = confidence_features(decoded, every.scores, logits)
+                    confidences = self.calibration.confidence(features)
+                logits = logits / self.calibration.temperature
+                log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]
+                decoded = decoded._replace(log_probs=log_probs.masked_fill(tokens == PAD, 0.0))
+            if runners_up:
+                alternatives = find_alternatives(logits, tokens, runners_up)
+        captioned = Captioned(self.model, images, annotations, F.pad(tokens, (1, 0), value=BOS))
         computed = {
-            name: word_maps(name, Captioned(self.model, images, annotations, tokens)).float().cpu()
+            name: word_maps(name, captioned).float().cpu()
             for name in maps
             if name != ATTENTION  # the search has computed it
         }
-        found = iter(self._detailed(good, decoded, logits, runners_up, maps, computed, confidences))
+        found = iter(self._described(good, decoded, alternatives, confidences, computed, maps))
         return [each if isinstance(each, PhotoError) else next(found) for each in batch]
 
-    def _detailed(
+    def _described(
         self,
         batch: Sequence[Viewed],
         decoded: Decoded,
-        logits: Float[Tensor, "B N T V"] | None,
-        runners_up: int,
-        shown_maps: Sequence[str],
+        alternatives: Sequence[Tensor],
+        confidences: Float[Tensor, "B N"] | None,
         maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
-        confidences: Float[Tensor, "B N"] | None = None,
-    ) -> list[Caption]:
+        shown_maps: Sequence[str],
+    ) -> Iterator[Caption]:
         """The best caption of each photo, with the others that were found.
 
-        Args:
-            batch: the photos.
-            decoded: the captions.
-            logits: before each of their tokens; for runners-up and calibrated probabilities.
-            runners_up: number of alternatives to each word.
-            shown_maps: names of the maps that pictures show.
-            maps: those that are computed already, besides attention.
-            confidences: in the captions.
+        `maps` are computed already, `alternatives` as `find_alternatives` gives them.
         """
-        if self.calibration is not None and logits is not None:
-            logits = logits / self.calibration.temperature
-            log_probs = generable_log_probs(logits).gather(-1, decoded.tokens[..., None])[..., 0]
-            decoded = decoded._replace(log_probs=log_probs.masked_fill(decoded.tokens == PAD, 0.0))
-        alternatives: list[Tensor] = []
-        if runners_up and logits is not None:
-            others = find_alternatives(logits, decoded.tokens, runners_up)
-            alternatives = [part.cpu() for part in others]
         decoded = Decoded(*(part.cpu() for part in decoded))
+        alternatives = [part.cpu() for part in alternatives]
         side = self.preprocessing.size
         grid = self.model.encoder.grid(side, side)
         maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
-
-        best: list[Caption] = []
-        for b, (photo, view) in enumerate((each.photo, each.view) for each in batch):
+        for b, (_, photo, view) in enumerate(batch):
             found: list[Caption] = []
             filled = int((~decoded.scores[b].isneginf()).sum())  # some beams cannot be
             for n in range(max(filled, 1)):
@@ -378,8 +366,7 @@ class Captioner:
                         _compute=partial(self._map, view, tokens, length),
                     )
                 )
-            best.append(replace(found[0], others=tuple(found[1:])))
-        return best
+            yield replace(found[0], others=tuple(found[1:]))
 
     @torch.no_grad()
     def _map(
@@ -391,7 +378,6 @@ class Captioner:
         found = word_maps(name, Captioned(self.model, images, self.encode(images), read))
         return found[0, 0, :length].float().cpu()
 
-    @torch.no_grad()
     def read(
         self, photo: Photo, text: str, runners_up: int = 0, maps: Sequence[str] = ()
     ) -> Caption:
@@ -400,7 +386,7 @@ class Captioner:
         Args:
             photo: as for `stream`.
             text: words of the vocabulary.
-            runners_up: as for `stream`: what the model would have said instead of each word.
+            runners_up: what the model would have said instead of each word: so many alternatives.
             maps: names of the maps that pictures and pages show.
 
         Raises:
@@ -408,15 +394,12 @@ class Captioner:
             InputError: a word is unknown, or there is no such map.
         """
         names = known_maps(maps, self.model)
-        tokens = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))]])
-        [[seen]] = self.batches([photo], lambda batch: list(raise_errors(batch)))
-        annotations = self.encode(seen.view.pixels[None].to(self.device))
-        logits, weights = self.fast(annotations, tokens[..., :-1].to(self.device))
-        written = tokens[..., 1:].to(self.device)
-        log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-        scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
-        decoded = Decoded(written, log_probs, weights, scores)
-        return self._detailed([seen], decoded, logits, runners_up, names, {})[0]
+        written = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))[1:]]])
+        work = partial(
+            self._captions, search=self.search, maps=names, runners_up=runners_up, written=written
+        )
+        [[caption]] = map(raise_errors, self.batches([photo], work))
+        return caption
 
     def constrained(
         self,
@@ -429,7 +412,7 @@ class Captioner:
         """A search for captions with or without given words, to caption photos with.
 
         Args:
-            begin: what every caption begins with.
+            begin: the beginning of every caption.
             avoid: words and phrases that no caption contains. Words match as a whole: captions
                 without ``dog`` may have ``dogs``. Unknown words are never said anyway.
             must_say: words and phrases that every caption contains.
@@ -446,14 +429,13 @@ class Captioner:
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
         if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
-            with torch.autocast("cpu", torch.bfloat16):
+            with self._precision(images.device):
                 return in_parts(self.fast.encode, images).float()
         return in_parts(self.fast.encode, images)
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
         """Everything that the decoder computes once per image."""
-        kind = annotations.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
+        with self._precision(annotations.device):
             return self.fast.remember(annotations)
 
     def decode(
@@ -461,18 +443,28 @@ class Captioner:
     ) -> Decoded:
         """Captions as tokens, by `search` or the default search.
 
-        Args:
-            memory: by `remember`, or the annotation vectors.
-            search: how words are chosen.
+        `memory` is what `remember` gives, or the annotation vectors.
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
-        kind = memory.annotations.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
+        with self._precision(memory.annotations.device):
             return (search or self.search)(self.fast.decoder, memory)
 
     def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
         """The logits before each token of finished captions, read again by teacher forcing."""
-        kind = tokens.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
+        with self._precision(tokens.device):
             return self.fast.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
+
+    def _scored(self, memory: Memory, written: Int[Tensor, "B N T"]) -> Decoded:
+        """These tokens, as a search that has chosen them."""
+        with self._precision(written.device):
+            logits, weights = self.fast.decoder.teacher_forcing(
+                memory, F.pad(written, (1, -1), value=BOS)
+            )
+        log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
+        scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
+        return Decoded(written, log_probs, weights, scores)
+
+    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
+        """bfloat16 if it is asked for, otherwise the caller's precision."""
+        return torch.autocast(device.type, torch.bfloat16) if self.bfloat16 else nullcontext()

@@ -26,7 +26,7 @@ MODEL, CONFIG = "model.safetensors", "config.json"
 """The files of an exported folder: tensors, and the captioner's config as JSON."""
 
 PREFIX = "model."
-"""What the names of the model's tensors begin with in a checkpoint of Lightning."""
+"""Of the names of the model's tensors in a checkpoint of Lightning."""
 
 BUILT_WITHOUT_VALUES = ("captioning", "torch", "torchvision")
 """Packages whose modules keep all their tensors in the state dict."""
@@ -46,12 +46,11 @@ def load(
             `captioning train`, a file or a folder of `captioning export`, or
             ``hf://owner/name@revision``, such a folder on the Hugging Face Hub (extra ``hub``; the
             revision may be left out); or several, for an ensemble that averages the models' word
-            probabilities. An ensemble uses the first model's search.
+            probabilities and uses the first model's search.
         device: the device to compute on.
         bfloat16: whether to compute in bfloat16; see `Captioner`.
         max_megapixels: larger photo files are refused unread; at most 178.
-        kernels: whether to use the fast kernels; see `captioning.kernels`. Defaults to true, unless
-            the environment sets ``CAPTIONING_KERNELS=off``.
+        kernels: whether to use the fast kernels; see `Captioner`.
 
     Raises:
         InputError: a file is missing or not such a checkpoint, or the models of an ensemble have
@@ -92,9 +91,8 @@ class Uninitialised(TorchFunctionMode):
 def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
     """The captioner of a config, with these tensors as its parameters.
 
-    It is built on the device meta, so that sizes are compared before they take memory, and no
-    random numbers are drawn. Modules of other packages may read or keep tensors that are not in
-    the state dict: models with such are built again with values.
+    Built on the device meta, so that sizes are compared before they take memory; again with values
+    if modules of other packages may read or keep tensors that are not in the state dict.
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -129,10 +127,10 @@ def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str
     made: dict[int, Tensor] = {}
     for name, like in wanted.items():
         value = found[name]
-        both_float = like.is_floating_point() and getattr(value, "is_floating_point", bool)()
         if (
             not isinstance(value, Tensor)
-            or (value.dtype != like.dtype and not both_float)
+            or value.is_floating_point() != like.is_floating_point()
+            or (value.dtype != like.dtype and not like.is_floating_point())
             or value.nbytes > value.untyped_storage().nbytes()  # it repeats its numbers
         ):
             raise InputError(f"{name} is not a plain tensor of {like.dtype}")
@@ -144,10 +142,7 @@ def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str
         copied = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype).copy_(value)
         # A sum takes a tenth of the time, but may overflow.
         if not (copied.sum().isfinite() or copied.isfinite().all()):
-            raise InputError(
-                f"{name} holds numbers that are not finite; give an earlier checkpoint, or train "
-                "again with a lower learning rate"
-            )
+            raise InputError(f"{name} holds numbers that are not finite; give another checkpoint")
         if isinstance(like, nn.Parameter):
             copied = nn.Parameter(copied, like.requires_grad)
         made.setdefault(id(like), copied)
@@ -163,11 +158,12 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     file = path / MODEL if path.is_dir() else path
     if not file.exists():
         raise InputError(
-            f"{path}: no such model; give a file that `captioning train` wrote, a folder of "
-            "`captioning export`, or a name that `captioning models` lists"
+            f"{path}: no such model; give a file that `captioning train` wrote, or a name that "
+            "`captioning models` lists"
         )
     with opened(file) as content:
         is_archive = zipfile.is_zipfile(content)
+    config = None
     try:
         if is_archive:
             config, tensors = _in_checkpoint(file)
@@ -181,20 +177,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except InputError:
         raise
     except Exception:  # the libraries raise a dozen kinds for files that they did not write
-        raise InputError(
-            f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
-        ) from None
+        config = None
     if not isinstance(config, dict):
-        raise InputError(f"{path}: not a model of captioning; give one that `train` wrote")
-    if "model" not in config and "decoder" in config:
-        raise InputError(
-            f"{path}: written by an earlier version of captioning; train the model again"
-        )
+        raise InputError(f"{path}: damaged, or not a model of captioning")
     return config, tensors
 
 
 def _in_checkpoint(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """What is in a checkpoint of Lightning, whose checksums are compared first."""
+    """The same of a checkpoint of Lightning, whose checksums are compared first."""
     with zipfile.ZipFile(path) as archive:
         kinds = {entry.compress_type for entry in archive.infolist()}
         # If compressed, a small file could fill the memory.

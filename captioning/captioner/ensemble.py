@@ -1,7 +1,6 @@
 """Ensembles: several models as one, which average the probability of each word.
 
-Shapes: B images, N captions per image, H x W pixels, L regions, D annotation width, R regions of
-the finest grid, V vocabulary.
+Shapes: B images, N captions per image, L regions, D annotation width, R regions of the finest grid.
 """
 
 import math
@@ -33,11 +32,11 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
 
     Photos are encoded once for members with equal encoders. The first member's search is the
     default. The only map of a word is attention. The ensemble shares the members' parameters and
-    cannot be saved: it is made again from its members.
+    cannot be saved.
 
     Args:
         captioners: the members, which must not be ensembles.
-        names: their names for messages, such as their files.
+        names: of the members, such as their files, for messages.
 
     Raises:
         InputError: a member's vocabulary or preprocessing differs from the first member's.
@@ -45,14 +44,11 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
     first = captioners[0]
     for name, captioner in zip(names, captioners, strict=True):
         if captioner.vocabulary != first.vocabulary:
-            raise InputError(
-                f"{name}: knows other words than {names[0]}; train the models of an ensemble on "
-                "the same captions"
-            )
+            raise InputError(f"{name}: knows other words than {names[0]}; both need the same")
         if captioner.preprocessing.config != first.preprocessing.config:
             raise InputError(
-                f"{name}: sees photos at another size or fit than {names[0]}; train the models of "
-                "an ensemble with the same data.size and data.fit"
+                f"{name}: sees photos at another size or fit than {names[0]}; both need the same "
+                "data.size and data.fit"
             )
     keys = [fingerprint(member.model.encoder, first.preprocessing) for member in captioners]
     encoders = {key: each.model.encoder for key, each in zip(keys, captioners, strict=True)}
@@ -82,8 +78,7 @@ class JointEncoder(Encoder):
         encoders: the encoders.
         finest: the finest of their grids, which an ensemble's attention weights use.
 
-    Attributes:
-        annotation_dim: D, the largest of the encoders'; narrower vectors are padded with zeros.
+    Narrower vectors than the widest, D, are padded with zeros.
     """
 
     def __init__(self, encoders: Sequence[Encoder], finest: Grid) -> None:
@@ -111,9 +106,8 @@ class EnsembleMemory(Memory):
 class EnsembleDecoder(Decoder):
     """A decoder whose next word has the mean of its members' probabilities.
 
-    A member's probabilities are normalised as in a search by it alone, over the words that can be
-    generated. The attention weights are the mean of the members'; if their grids differ, each
-    coarser region's weight is spread evenly over its part of the finest grid.
+    These are over the words that can be generated. The attention weights are the mean of the
+    members', over the R regions of the finest grid.
 
     Args:
         members: models with the same vocabulary, whose adapters and decoders are used.
@@ -153,15 +147,13 @@ class EnsembleDecoder(Decoder):
         assert isinstance(memory, EnsembleMemory)
         finest = max(self.grids, key=prod)
         steps, weights = [], []
-        for number, (member, part) in enumerate(zip(self.members, memory.members, strict=True)):
+        parts = zip(self.members, memory.members, self.grids, strict=True)
+        for number, (member, part, grid) in enumerate(parts):
             prefix = f"{number}."
-            own = {
-                name.removeprefix(prefix): value
-                for name, value in state.items()
-                if name.startswith(prefix)
-            }
+            names = [name for name in state if name.startswith(prefix)]
+            own = {name.removeprefix(prefix): state[name] for name in names}
             steps.append(member.decoder.step(tokens, own, part))
-            weights.append(_spread(steps[-1].weights, self.grids[number], finest))
+            weights.append(_spread(steps[-1].weights, grid, finest))
         log_probs = torch.stack([generable_log_probs(step.logits) for step in steps])
         return Step(
             log_probs.logsumexp(dim=0) - math.log(len(steps)),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from safetensors.torch import save
@@ -29,12 +30,10 @@ print(captioner("photo.jpg").sentence)
 ```"""
 
 WARNING = (
-    "It says what is usual in the photos that it was trained on: it takes things that were rare "
-    "there for others, counts badly, and may name what is not there. Gender, age and activity are "
-    "guesses; do not use it to describe people where that matters. Photos of another kind, such as "
-    "medical pictures, drawings or scans, get captions too, and they are wrong. Have a person "
-    "check captions that others rely on. The maps say where the model looked, not why it chose a "
-    "word."
+    "It says what is usual in its training photos: it takes rare things for others, counts badly, "
+    "and may name what is not there. Gender, age and activity are guesses. Captions of other kinds "
+    "of pictures, such as drawings or medical images, are wrong. Have a person check captions that "
+    "others rely on. The maps say where the model looked, not why it chose a word."
 )
 
 GROUNDING = ("pointing", "pointing, Gaussian", "pointing, minus Gaussian", "mass in box")
@@ -88,7 +87,7 @@ def export(
     if "weights" in encoder:  # a file's place on the training's machine
         config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
     if calibration is not None:
-        config = config | {"calibration": calibration.config}
+        config = config | {"calibration": asdict(calibration)}
     kept = {name: (_halved(each) if half else each.clone()) for name, each in tensors.items()}
     if not is_folder:
         _write(path, kept, {KEY: json.dumps(config)})
@@ -109,7 +108,7 @@ def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> 
 
 
 def _halved(value: Tensor) -> Tensor:
-    """The tensor in half precision; unchanged if it holds integers or exceeds the range."""
+    """In half precision, unless it holds integers or exceeds the range."""
     halved = value.half() if value.is_floating_point() else value
     return halved if halved.isfinite().all() else value.clone()
 
@@ -117,17 +116,7 @@ def _halved(value: Tensor) -> Tensor:
 def model_card(
     captioner: Captioner, evaluation: str | Path | None = None, license: str | None = None
 ) -> str:
-    """The card as Markdown, behind the YAML that the Hugging Face Hub reads.
-
-    Args:
-        captioner: the model.
-        evaluation: a folder that `captioning evaluate` wrote; without one, the card says that
-            nothing was measured.
-        license: of the data that the model was trained on.
-
-    Raises:
-        InputError: a file of the evaluation is missing or damaged.
-    """
+    """The card as Markdown, behind the YAML that the Hugging Face Hub reads; see `export`."""
     import yaml  # only here: loading a model needs none
 
     head = {
@@ -154,10 +143,8 @@ def model_card(
     if evaluation is not None:
         try:
             measured = _measured(Path(evaluation))
-        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
-            raise InputError(
-                f"{evaluation}: not what `captioning evaluate` writes; evaluate the model again"
-            ) from None
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise InputError(f"{evaluation}: not what `captioning evaluate` writes") from None
     sections = {
         "Model": described,
         "Use": USE,

@@ -1,14 +1,12 @@
 """Captions any number of photos into shards of JSON lines; photos that have a line are skipped."""
 
 import hashlib
-import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
@@ -110,16 +108,11 @@ class Shards:
     def check_manifest(self) -> None:
         """Raise InputError if the folder was begun with other settings, or has no manifest."""
         path = self.folder / MANIFEST
-        if not path.exists():
-            if self.numbers():
-                raise InputError(
-                    f"{self.folder}: holds captions without the {MANIFEST} of their settings; "
-                    "give another folder to --out"
-                )
+        begun = read_json(path) if path.exists() else None
+        if begun is None and not self.numbers():
             return
-        begun = read_json(path)
         if not isinstance(begun, dict):
-            raise InputError(f"{path}: not a manifest of captions; give another folder to --out")
+            raise InputError(f"{path}: missing or damaged; give another folder to --out")
         for name, now in self.settings.items():
             then = begun.get(name)
             if then == now:
@@ -138,49 +131,6 @@ class Shards:
     def write_manifest(self, **finished: int) -> None:
         """Write the manifest, with the final counts once no captions are missing."""
         write_json(self.folder / MANIFEST, {**self.settings, "finished": finished or None})
-
-
-class Done:
-    """The photos that have lines in shards, in 16 bytes of memory for each.
-
-    Args:
-        shards: the shards.
-        numbers: which of them are read.
-
-    Attributes:
-        unreadable: number of lines with an error instead of a caption.
-    """
-
-    def __init__(self, shards: Shards, numbers: Sequence[int]) -> None:
-        self.unreadable = 0
-        self._digests, self._lines = np.unique(
-            np.fromiter(self._read(shards, numbers), np.uint64), return_counts=True
-        )
-
-    def _read(self, shards: Shards, numbers: Sequence[int]) -> Iterator[int]:
-        for number in numbers:
-            for photo, has_caption in shards.lines(number):
-                self.unreadable += not has_caption
-                yield _digest(photo)
-
-    def take(self, photo: Path) -> bool:
-        """Whether a line is of this photo; a photo that comes twice needs two lines."""
-        digest = np.uint64(_digest(str(photo)))
-        place = np.searchsorted(self._digests, digest)
-        if place == len(self._digests) or self._digests[place] != digest or not self._lines[place]:
-            return False
-        self._lines[place] -= 1
-        return True
-
-    @property
-    def left(self) -> int:
-        """Number of lines whose photos did not come."""
-        return int(self._lines.sum())
-
-
-def _digest(photo: str) -> int:
-    name = photo.encode("utf-8", "surrogatepass")  # names need not be UTF-8
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
 def caption_into_shards(
@@ -214,25 +164,27 @@ def caption_into_shards(
     """
     with only_writer(shards.folder):
         shards.check_manifest()
-        numbers = shards.numbers()
-        done = Done(shards, numbers)
-        total, missing = 0, 0
+        taken = set(shards.numbers())
+        done = Counter[int]()  # of hashes, which take less memory than paths
+        unreadable = missing = 0
+        for number in sorted(taken):
+            for name, has_caption in shards.lines(number):
+                done[hash(name)] += 1
+                unreadable += not has_caption
+        gone = done.copy()
         with ProgressBar("looking for photos", "photos") as progress:
-            for photo in photos():
-                total += 1
-                missing += not done.take(photo)
+            for _ in _without_line(photos(), gone):
+                missing += 1
                 progress.update()
+        total = missing + done.total() - gone.total()
         if not total:
             raise InputError("no photos at all; give photos, folders or a --list that names some")
-        if done.left:
-            say(f"captioning: {shards.folder}: lines of photos that have gone: {done.left:,}")
+        if gone.total():
+            say(f"captioning: {shards.folder}: lines of photos that have gone: {gone.total():,}")
         for file in shards.folder.glob(".captions-*.jsonl"):  # of killed processes
             file.unlink(missing_ok=True)
         shards.write_manifest()
-        unreadable, total = done.unreadable, total - missing
-        again = Done(shards, numbers)
-        parts = cut((photo for photo in photos() if not again.take(photo)), shards.size)
-        taken = set(numbers)
+        parts = cut(_without_line(photos(), done), shards.size)
         free = (number for number in count() if number not in taken)
         numbered = zip(free, parts, strict=False)
         found: Iterable[tuple[int, Iterable[Line]]] = (
@@ -242,8 +194,7 @@ def caption_into_shards(
         if ray is not None and missing:
             from captioning.inference.ray_cluster import lines_by_ray
 
-            size = math.ceil(missing / shards.size)
-            found = lines_by_ray(ray, device, captioner, search, numbered, size, batch_size)
+            found = lines_by_ray(ray, device, captioner, search, numbered, batch_size)
         with ProgressBar("captioning", "photos", total=missing) as progress:
             for number, lines in found:
                 texts = []
@@ -254,9 +205,18 @@ def caption_into_shards(
                     texts.append(line.text)
                     progress.update()
                 shards.write(number, texts)
-                total += len(texts)
         shards.write_manifest(photos=total, unreadable=unreadable)
         return unreadable
+
+
+def _without_line(photos: Iterable[Path], lines: Counter[int]) -> Iterator[Path]:
+    """The photos that have no line; takes the lines of the others from `lines`, one a photo."""
+    for photo in photos:
+        key = hash(str(photo))
+        if lines[key]:
+            lines[key] -= 1
+        else:
+            yield photo
 
 
 def settings(

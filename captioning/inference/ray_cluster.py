@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import os
 import signal
 import socket
@@ -18,10 +17,9 @@ from captioning.data.photo_shards import photo_size
 from captioning.errors import InputError
 from captioning.inference.bulk import Line, captioned_lines
 from captioning.search.search import Search
-from captioning.threads import cut
 
 MOST_BLOCKS = 10_000
-"""Ray Data's unit of work is a block of one shard, or of several if there are more shards."""
+"""Ray Data's units of work: one shard each, or several if there are more shards."""
 
 ANSWERS_WITHIN = 10.0
 """Seconds to wait for the answer of a cluster."""
@@ -43,7 +41,6 @@ def lines_by_ray(
     captioner: Captioner,
     search: Search,
     parts: Iterable[tuple[int, Sequence[Path]]],
-    count: int,
     batch_size: int,
 ) -> Iterator[tuple[int, list[Line]]]:
     """The lines of each shard as the cluster finishes it, in any order.
@@ -56,7 +53,6 @@ def lines_by_ray(
         captioner: the model, on the CPU.
         search: how words are chosen.
         parts: the number and the photos of each shard.
-        count: number of shards.
         batch_size: photos per batch.
 
     Raises:
@@ -64,8 +60,7 @@ def lines_by_ray(
             machine lacks the photos.
     """
     ray = _connected(address)
-    import pyarrow
-    from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
+    from ray.data import ActorPoolStrategy, DataContext, from_items
 
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     DataContext.get_current().enable_progress_bars = False
@@ -79,14 +74,13 @@ def lines_by_ray(
                 raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
             on_gpu = gpus > 0 and device != "cpu"
             job = Job(captioner, search, batch_size, str(Path.cwd()), on_gpu)
-            # By default Ray Data starts dead workers again, and their work, without limit.
-            shards = (
+            shards = [
                 {"number": number, "photos": json.dumps([str(photo) for photo in photos])}
                 for number, photos in parts
-            )
-            tables = cut(shards, math.ceil(count / MOST_BLOCKS))
-            blocks = [ray.put(pyarrow.Table.from_pylist(table)) for table in tables]
-            rows = from_arrow_refs(blocks).map_batches(
+            ]
+            blocks = min(len(shards), MOST_BLOCKS)
+            # By default Ray Data starts dead workers again, and their work, without limit.
+            rows = from_items(shards, override_num_blocks=blocks).map_batches(
                 Worker,
                 batch_size=1,
                 fn_constructor_args=(ray.put(job),),

@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 import urllib.request
 from base64 import b64decode
+from dataclasses import asdict
 from http.client import HTTPException
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def write_site(
     calibration = captioner.calibration
     about |= {
         "search": search.config | {"class": "BeamSearch"},
-        "calibration": None if calibration is None else calibration.config,
+        "calibration": None if calibration is None else asdict(calibration),
         "evidence": has_evidence(captioner.model.decoder),
         "bytes": sum((folder / graph).stat().st_size for graph in GRAPHS),
     }
