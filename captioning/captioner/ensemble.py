@@ -74,11 +74,8 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
 class JointEncoder(Encoder):
     """The annotation vectors of several encoders, concatenated along the regions.
 
-    Args:
-        encoders: the encoders.
-        finest: the finest of their grids, which an ensemble's attention weights use.
-
-    Narrower vectors than the widest, D, are padded with zeros.
+    Narrower vectors than the widest, D, are padded with zeros. `finest` of their grids is that of
+    an ensemble's attention weights.
     """
 
     def __init__(self, encoders: Sequence[Encoder], finest: Grid) -> None:
@@ -137,7 +134,6 @@ class EnsembleDecoder(Decoder):
         return EnsembleMemory(annotations, mask, members)
 
     def start(self, memory: Memory, n: int) -> State:
-        """The members' states in one dict, with the member's number before each name."""
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self.members, memory.members, strict=True)
         return _numbered(member.decoder.start(part, n) for member, part in pairs)
@@ -163,6 +159,7 @@ class EnsembleDecoder(Decoder):
 
 
 def _numbered(states: Iterable[State]) -> State:
+    """The members' states in one dict, with the member's number before each name."""
     return {
         f"{number}.{name}": part
         for number, state in enumerate(states)

@@ -49,24 +49,22 @@ def export(
     license: str | None = None,
     onnx: bool = False,
 ) -> None:
-    """Write a captioner, or the model of a checkpoint, to a folder or a file that `load` reads.
+    """Write a captioner to a folder or a file that `load` reads.
 
     A folder gets ``model.safetensors``, ``config.json`` and a model card, ``README.md``, as the
-    Hugging Face Hub wants them. Without the optimizer's state the model has a third of the size, in
-    half precision a sixth. No training can resume from it.
+    Hugging Face Hub wants them. No training can resume from it.
 
     Args:
         model: a captioner, or a model as `load` takes it.
         path: a folder, which is created if missing, or a file named ``*.safetensors``.
         half: keep 16 bits of each number. The model computes in single precision all the same.
-        calibration: the model's; by default the one that it has.
+        calibration: instead of the model's own.
         evaluation: a folder that `captioning evaluate` wrote, for the card of a folder.
         license: of the data that the model was trained on, for the card.
-        onnx: write a folder of ONNX graphs instead; see the page of file formats.
+        onnx: write a folder of ONNX graphs instead; see `write_onnx`.
 
     Raises:
-        InputError: the model is missing or damaged, the name is of another kind of file, or
-            nothing can be written there.
+        InputError: the model is missing or damaged, or the name is of another kind of file.
     """
     path = Path(path)
     is_folder = path.is_dir() or not path.suffix
@@ -128,16 +126,16 @@ def model_card(
         is_id = re.fullmatch(r"[a-z0-9.-]+", license)  # as in the Hub's list
         head |= {"license": license} if is_id else {"license": "other", "license_name": license}
     model, view = captioner.model, captioner.preprocessing
-    encoder, search = model.encoder.config, captioner.search.config
-    backbone = f" ({encoder['backbone']})" if "backbone" in encoder else ""
-    width = f" of width {search['width']}" if "width" in search else ""
+    parts = model.encoder.config, model.decoder.config, captioner.search.config
+    encoder, decoder, search = (bare_name(part["class"]) for part in parts)
+    backbone = f" ({parts[0]['backbone']})" if "backbone" in parts[0] else ""
+    width = f" of width {parts[2]['width']}" if "width" in parts[2] else ""
     described = (
-        "An image captioner in the manner of Show, Attend and Tell (Xu et al. 2015), which writes "
-        "a caption word by word and shows where it looked for each: "
-        f"{bare_name(encoder['class'])}{backbone} and {bare_name(model.decoder.config['class'])}, "
+        "An image captioner in the manner of Show, Attend and Tell (Xu et al. 2015), which shows "
+        f"where it looked for each word: {encoder}{backbone} and {decoder}, "
         f"{sum(each.numel() for each in model.parameters()) / 1e6:.1f} million parameters, "
         f"{len(captioner.vocabulary):,} words, photos at {view.size} pixels (fit: {view.fit}), "
-        f"{bare_name(search['class'])}{width}."
+        f"{search}{width}."
     )
     measured = {"Evaluation": "Nothing was measured when this model was exported."}
     if evaluation is not None:
@@ -176,9 +174,9 @@ def _measured(folder: Path) -> dict[str, str]:
         grounding = read_json(folder / "grounding.json")
         every = grounding["all"]
         found["Where it looks"] = (
-            f"The map `{grounding['map']}` against the boxes of {every['mentions']} named objects "
-            "in the same images. Pointing is how often its peak is inside the box; the Gaussian is "
-            "a map of the middle of every image:\n\n"
+            f"The map `{grounding['map']}` against the boxes of {every['mentions']} named objects. "
+            "Pointing is how often its peak is inside the box; the Gaussian is a map of the middle "
+            "of every image:\n\n"
             + _table({name: every[name] for name in GROUNDING if name in every})
         )
     return found

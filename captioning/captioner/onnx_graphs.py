@@ -59,7 +59,7 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     # The state after a word: a cache of words has grown by one, and is not empty.
     first = model.decoder.step(tokens, model.decoder.start(memory, 3), memory).state
     second = model.decoder.step(tokens, first, memory).state
-    memories = _tensors(memory) | _regions(model, memory)
+    memories = _tensors(model, memory)
     states = {f"state.{name}": value for name, value in first.items()}
     axes: dict[str, dict[int, str]] = {name: {0: "B"} for name in memories}
     axes |= {name: {0: "B"} for name in ("images", "annotations")}
@@ -73,24 +73,19 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     results = [*memories, *states]
     _write(folder / "encoder.onnx", model.encoder, {"images": images}, ["annotations"], axes)
     _write(folder / "remember.onnx", _Remember(model), {"annotations": annotations}, results, axes)
-    _write(
-        folder / "step.onnx",
-        _Step(model, memory, list(first), (rows, columns)),
-        {"tokens": tokens, **states, **memories},
-        [*scores, *(f"next.{name}" for name in first)],
-        axes,
-    )
+    step = _Step(model, memory, list(first), (rows, columns))
+    given = {"tokens": tokens, **states, **memories}
+    found = [*scores, *(f"next.{name}" for name in first)]
+    _write(folder / "step.onnx", step, given, found, axes)
     search = captioner.search.config
-    write_json(
-        folder / "captioner.json",
-        {
-            "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
-            "grid": [rows, columns],
-            "search": search | {"class": bare_name(search["class"])},
-            "tokenizer": captioner.vocabulary.tokenizer,
-            "words": [*SPECIAL, *captioner.vocabulary.words],
-        },
-    )
+    about = {
+        "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
+        "grid": [rows, columns],
+        "search": search | {"class": bare_name(search["class"])},
+        "tokenizer": captioner.vocabulary.tokenizer,
+        "words": [*SPECIAL, *captioner.vocabulary.words],
+    }
+    write_json(folder / "captioner.json", about)
 
 
 class _Remember(nn.Module):
@@ -102,18 +97,14 @@ class _Remember(nn.Module):
 
     def forward(self, annotations: Tensor) -> tuple[Tensor, ...]:
         memory = self.model.remember(annotations)
-        found = _tensors(memory) | _regions(self.model, memory)
-        return (*found.values(), *self.model.decoder.start(memory, 1).values())
+        state = self.model.decoder.start(memory, 1)
+        return (*_tensors(self.model, memory).values(), *state.values())
 
 
 class _Step(nn.Module):
     """A step of the decoder, from and to single tensors.
 
-    Args:
-        model: the model.
-        memory: an example of its memories.
-        names: of the tensors of the decoder's state.
-        grid: rows and columns of the regions.
+    `memory` is an example of its memories, and `names` are those of its state's tensors.
     """
 
     def __init__(
@@ -130,30 +121,23 @@ class _Step(nn.Module):
         memories = iter(parts[len(self.names) :])
         memory = _mapped(self.memory, "memory", lambda name, part: next(memories))
         step = self.decoder.step(tokens, state, memory)
-        shares: tuple[Tensor, ...] = ()
+        found = [generable_log_probs(step.logits), step.weights]
         if has_evidence(self.decoder):
             of_tokens = evidence(self.decoder, next(memories), tokens[..., None])
-            shares = (evidence_shares(of_tokens, self.grid).squeeze(2),)
-        return (
-            generable_log_probs(step.logits),
-            step.weights,
-            *shares,
-            *(step.state[name] for name in self.names),
-        )
+            found.append(evidence_shares(of_tokens, self.grid).squeeze(2))
+        return (*found, *(step.state[name] for name in self.names))
 
 
-def _tensors(memory: Memory) -> dict[str, Tensor]:
-    """The tensors of a memory by name, such as ``memory.keys``, or ``memory.keys.0`` of several."""
+def _tensors(model: Model, memory: Memory) -> dict[str, Tensor]:
+    """The tensors of a memory by name, such as ``memory.keys``, or ``memory.keys.0`` of several.
+
+    With what evidence is computed from, if the decoder has any.
+    """
     found: dict[str, Tensor] = {}
     _mapped(memory, "memory", found.setdefault)
+    if has_evidence(model.decoder):
+        found["memory.regions"] = model.decoder.output_context(memory.annotations)
     return found
-
-
-def _regions(model: Model, memory: Memory) -> dict[str, Tensor]:
-    """What evidence is computed from, once per image; nothing for decoders without it."""
-    if not has_evidence(model.decoder):
-        return {}
-    return {"memory.regions": model.decoder.output_context(memory.annotations)}
 
 
 def _mapped(part: Any, name: str, change: Callable[[str, Tensor], Tensor]) -> Any:
@@ -176,10 +160,9 @@ def _write(
     outputs: Sequence[str],
     axes: dict[str, dict[int, str]],
 ) -> None:
-    """Write one graph.
+    """Write one graph, by the older of PyTorch's exporters, which takes a second.
 
-    By the older of PyTorch's exporters, which takes a second. It warns
-    that it is older, and of sizes that are constant in the graph, as they are here.
+    It warns that it is older, and of sizes that are constant in the graph, as they are here.
     """
     with written_whole(path) as temporary, warnings.catch_warnings():
         for category in (DeprecationWarning, torch.jit.TracerWarning):

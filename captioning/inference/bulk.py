@@ -34,10 +34,7 @@ class Line(NamedTuple):
 def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = None) -> str:
     """A photo with its caption or its error, as one line of JSON.
 
-    Args:
-        photo: the path.
-        caption: or why there is none.
-        text: the caption as it is written, unless it is the words.
+    `text` is the caption as it is written, unless it is the words.
     """
     if isinstance(caption, PhotoError):
         return printable_json({"image": str(photo), "error": str(caption)})
@@ -58,10 +55,8 @@ def captioned_lines(
 class Shards:
     """The files captions-00000.jsonl, captions-00001.jsonl, ... in a folder, each written whole.
 
-    Args:
-        folder: the folder.
-        size: lines in each file; the last may have fewer.
-        settings: plain values, by name, that the captions depend on, for the manifest.
+    A file has `size` lines; the last may have fewer. `settings` are plain values, by name, that
+    the captions depend on, for the manifest.
     """
 
     def __init__(self, folder: Path, size: int, settings: dict[str, Any]) -> None:
@@ -70,7 +65,6 @@ class Shards:
         self.settings = settings
 
     def path(self, number: int) -> Path:
-        """The path of the shard of this number."""
         return self.folder / f"captions-{number:05d}.jsonl"
 
     def numbers(self) -> list[int]:
@@ -79,7 +73,6 @@ class Shards:
         return sorted(int(match[1]) for match in matches if match)
 
     def write(self, number: int, lines: Sequence[str]) -> None:
-        """Write a shard, whole or not at all."""
         with written_whole(self.path(number)) as temporary:
             # Bytes of a file name that are not UTF-8 become \udcXX, as in JSON's escapes.
             text = "".join(f"{line}\n" for line in lines)
@@ -144,16 +137,14 @@ def caption_into_shards(
 ) -> int:
     """Caption the photos that have no line yet, into shards with the first free numbers.
 
-    With a Ray cluster, this process writes the shards that the machines there caption.
-
     Args:
         captioner: the model.
         search: how words are chosen.
         photos: the photos.
-        shards: where the captions go.
+        shards: where the captions go; this process writes them.
         batch_size: photos per batch.
-        ray: a Ray cluster: ``auto``, ``HOST:PORT``, or ``local`` for this machine alone.
-        device: what the cluster captions on, cuda or cpu; its GPUs by default if it has some.
+        ray: a Ray cluster that captions: ``auto``, ``HOST:PORT``, or ``local`` for this machine.
+        device: of the cluster, cuda or cpu; its GPUs by default if it has some.
 
     Returns:
         The number of photos that cannot be read, those of earlier calls too.

@@ -48,7 +48,7 @@ def lines_by_ray(
     Only this process holds results: a shard on a machine that dies is captioned again on another.
 
     Args:
-        address: ``auto``, ``HOST:PORT``, or ``local`` for a cluster of this machine alone.
+        address: as for `caption_into_shards`, like `device`.
         device: cuda or cpu; the GPUs by default if the cluster has some.
         captioner: the model, on the CPU.
         search: how words are chosen.
@@ -104,11 +104,7 @@ def lines_by_ray(
 
 
 class Worker:
-    """Captions shards on a device of one machine.
-
-    Args:
-        job: Ray's reference to a `Job`.
-    """
+    """Captions shards on a device of one machine."""
 
     def __init__(self, job: Any) -> None:
         import ray

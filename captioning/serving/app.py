@@ -19,7 +19,13 @@ from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Settings
-from captioning.serving.protection import MEANINGS, Limits, Refusal, add_errors
+from captioning.serving.protection import (
+    ERRORS,
+    MEANINGS,
+    Limits,
+    Refusal,
+    answer_to_error,
+)
 from captioning.threads import thread_count
 from captioning.viewing import viewer
 from captioning.viewing.html_document import asset, html_document
@@ -48,10 +54,9 @@ def application(
         name: of the model, as the page shows it.
         batch_size: the most photos per batch; a CPU captions several batches at once.
         limits: of requests.
-        maps: the maps of a word that requests may choose, the first by default. If empty, all
-            maps of the model, its default first.
-        buttons: in HTML, pictures that the page offers.
-        tabs: in HTML, links to other pages.
+        maps: those that requests may choose, the first by default; all of the model if empty.
+        buttons: pictures that the page offers, in HTML.
+        tabs: links to other pages, in HTML.
     """
     maps = tuple(dict.fromkeys(maps or (captioner.default_map, *available_maps(captioner.model))))
 
@@ -69,10 +74,10 @@ def application(
         summary="Says what is in a photo, and shows where it looked for every word.",
         version="1",
         form_limits=FORM_LIMITS,
+        exception_handlers=dict.fromkeys(ERRORS, answer_to_error),
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
-    add_errors(app)
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
@@ -91,10 +96,7 @@ def application(
     @app.post(
         "/caption",
         response_model=Answer,
-        responses={
-            status: {"model": Refusal, "description": meaning}
-            for status, meaning in MEANINGS.items()
-        },
+        responses={code: {"model": Refusal, "description": MEANINGS[code]} for code in MEANINGS},
     )
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability."""

@@ -29,21 +29,13 @@ class _Waiting:
 
 
 class Batcher:
-    """Batches the photos that arrive while the model is busy.
-
-    A photo that arrives alone is captioned at once. The model runs in one thread while other
-    threads read photos.
+    """Batches the photos that arrive while the model, which runs in one thread, is busy.
 
     Args:
         see: gives the model's view of a photo; called by several threads.
         caption: captions a batch of views that share the settings' `batch_key`.
         batch_size: the most photos per batch.
         requests: the most photos that may wait or be captioned at a time.
-
-    Attributes:
-        waiting: photos that wait or are being captioned.
-        photos: how many have been captioned.
-        batches: how many times waiting photos were given to `caption`.
     """
 
     def __init__(
@@ -57,9 +49,9 @@ class Batcher:
         self._caption = caption
         self._batch_size = batch_size
         self._requests = requests
-        self.waiting = 0
-        self.photos = 0
-        self.batches = 0
+        self.waiting = 0  # photos that wait or are being captioned
+        self.photos = 0  # that have been captioned
+        self.batches = 0  # of photos that were given to `caption`
         self._queue: list[_Waiting] = []
         self._work: asyncio.Task[None] | None = None
         self._readers = ThreadPoolExecutor(READERS, "reader")
@@ -89,8 +81,7 @@ class Batcher:
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Call a function that reads a photo in one of the reader threads."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
 
     async def _caption_queue(self) -> None:
         """Caption the photo queued first, with others of the same settings, until none waits."""

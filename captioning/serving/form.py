@@ -4,36 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import UploadFile
+from fastapi import HTTPException, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
-from captioning.errors import InputError, shown
+from captioning.errors import shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.web.page import MOST_CAPTIONS
 
-MOST_MAPPED = 3  # the same with maps that take several passes, except the server's own map
-
-
-class SettingError(InputError):
-    """Settings that contradict each other or that this server does not offer."""
+MOST_MAPPED = 3  # captions with maps that take several passes, except the server's own map
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a request asks for.
-
-    Attributes:
-        search: how words are chosen.
-        captions: how many.
-        view: whether the answer shows the maps, and alternatives of each word.
-        maps: the names of those to show, the first one at once; empty without a view.
-    """
+    """What a request asks for."""
 
     search: Search
-    captions: int
-    view: bool
-    maps: tuple[str, ...]
+    captions: int  # how many
+    view: bool  # whether the answer shows maps, and alternatives to each word
+    maps: tuple[str, ...]  # names of those to show; empty without a view
 
     @property
     def batch_key(self) -> tuple[object, ...]:
@@ -74,29 +63,31 @@ class CaptionForm(BaseModel):
     compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
     def settings(self, default: Search, offered: Sequence[str]) -> Settings:
-        """What the form asks for, with a default search and the offered maps, the default first.
+        """What the form asks for; raises HTTPException if the server cannot give it.
 
-        Raises:
-            SettingError: settings contradict each other, or a map is not offered or too slow.
+        Args:
+            default: the search.
+            offered: names of maps, the default first.
         """
         return Settings(self._search(default), self.captions, self.view, self._maps(offered))
 
     def _search(self, default: Search) -> Search:
         if self.sample and self.beam is not None:
-            raise SettingError("beam and sample exclude each other; leave one of them out")
+            raise HTTPException(422, "beam and sample exclude each other; leave one of them out")
         kind = BeamSearch if self.beam else Sampling if self.sample else type(default)
         if kind is Sampling:
             asked = {} if self.temperature is None else {"temperature": self.temperature}
             # Without a seed, there are other captions at every request.
             return default.replace(kind, captions=self.captions, seed=None, **asked)
         if self.temperature is not None:
-            raise SettingError("temperature is for sampling; send sample=true with it")
+            raise HTTPException(422, "temperature is for sampling; send sample=true with it")
         search = default.replace(kind, **({"width": self.beam} if self.beam else {}))
         width = search.width if isinstance(search, BeamSearch) else 1
         if self.captions > width:
-            raise SettingError(
+            raise HTTPException(
+                422,
                 f"a beam of {width} finds fewer than {self.captions} captions; send "
-                f"beam={self.captions}, or ask for fewer captions"
+                f"beam={self.captions}, or ask for fewer captions",
             )
         return search
 
@@ -104,22 +95,25 @@ class CaptionForm(BaseModel):
         wanted = [name for name in (self.map, self.compare) if name is not None]
         if not self.view:
             if wanted:
-                raise SettingError("map and compare are for the view; send view=true with them")
+                raise HTTPException(
+                    422, "map and compare are for the view; send view=true with them"
+                )
             return ()
         for name in wanted:
             if name not in offered:
-                raise SettingError(
-                    f"map {shown(name)} is not offered here; choose from {', '.join(offered)}"
+                names = ", ".join(offered)
+                raise HTTPException(
+                    422, f"map {shown(name)} is not offered here; choose from {names}"
                 )
-        names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
-        for name in names:  # the server's own map may take long
+        chosen = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
+        for name in chosen:  # the server's own map may take long
             is_slow = name != offered[0] and name not in ONE_PASS
             if is_slow and self.captions > MOST_MAPPED:
-                raise SettingError(
-                    f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer "
-                    "captions, or for another map"
+                raise HTTPException(
+                    422,
+                    f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer",
                 )
-        return names
+        return chosen
 
 
 class Answer(BaseModel):
@@ -127,14 +121,14 @@ class Answer(BaseModel):
 
     captions: list[dict[str, Any]] = Field(
         description="Each has its caption, its score, by which captions are ranked, its confidence "
-        "(the chance that it is good, if the model is calibrated) and its words, each with its "
-        "probability given the photo and the words before it. With view=true a word has "
-        "runners_up, the most probable other words; null stands for the end of the caption."
+        "(the chance that it is good, if the model is calibrated) and its words with their "
+        "probabilities. With view=true a word has runners_up, the most probable other words; null "
+        "stands for the end of the caption."
     )
     view: dict[str, Any] | None = Field(
         None,
-        description="With view=true: the photo as a JPEG (a data URI); crop, the left, top, width "
-        "and height of the part that the model saw, in pixels of the photo; and the captions, each "
-        "with its maps. A map has its name, its rows and columns over the crop and, for each word, "
+        description="With view=true: the photo as a JPEG (a data URI); crop: left, top, width and "
+        "height of the part that the model saw, in pixels of the photo; and the captions with "
+        "their maps. A map has its name, its rows and columns over the crop and, for each word, "
         "one byte per region from the top left, as base64; 255 is the word's peak.",
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -25,7 +25,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
 from captioning.maps import MapError
-from captioning.serving.form import SettingError
 from captioning.web.page import SERVER
 
 MEANINGS = {
@@ -60,23 +59,14 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")  # which never run the model
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits beyond which the server refuses a request.
+    """The limits beyond which the server refuses a request."""
 
-    Attributes:
-        bytes: of a request's body.
-        pixels: of a photo, and of all photos that are decoded at a time.
-        seconds: from the end of a request's header to its answer.
-        requests: with a whole photo, that wait or are answered at a time.
-        uploads: bytes of all bodies that are held at a time.
-        header_seconds: for the next header, from the start of a connection or the last answer.
-    """
-
-    bytes: int = 20_000_000
-    pixels: int = 25_000_000
-    seconds: float = 30.0
-    requests: int = 64
-    uploads: int = 256_000_000
-    header_seconds: float = 5.0
+    bytes: int = 20_000_000  # of a request's body
+    pixels: int = 25_000_000  # of a photo, and of all photos that are decoded at a time
+    seconds: float = 30.0  # from the end of a request's header to its answer
+    requests: int = 64  # with a whole photo, that wait or are answered at a time
+    uploads: int = 256_000_000  # bytes of all bodies that are held at a time
+    header_seconds: float = 5.0  # for a header, from the start of a connection or the last answer
 
 
 @dataclass(frozen=True)
@@ -101,12 +91,10 @@ class AllowedHosts:
         for name in self.trusted:
             if _name(f"{name}:1") != name:
                 raise InputError(
-                    f"--allow-host {name!r} is not a host name; give a name or an address without "
-                    "a port, such as photos.example.org"
+                    f"--allow-host {name!r} is not a host name; give it without a port"
                 )
 
     def __contains__(self, name: str) -> bool:
-        """Whether a host is allowed, without its port."""
         if name in ("localhost", self.address, self.host.lower(), *self.trusted):
             return True
         is_everywhere = ip_address(self.address.partition("%")[0]).is_unspecified
@@ -124,10 +112,9 @@ def _name(authority: str) -> str | None:
 
 
 class Protection:
-    """An app for strangers: bounds what they send, and refuses pages of other sites.
+    """An app for strangers: refuses pages of other sites, and bounds the bodies and the time.
 
-    It bounds the size of each body and of all together, and a request's time from the end of the
-    header, which has a limit of its own in the web server.
+    The time of a header has its limit in the web server.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: AllowedHosts = AllowedHosts()) -> None:
@@ -137,7 +124,6 @@ class Protection:
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or refuse."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -210,27 +196,21 @@ def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None
     return JSONResponse({"error": sentence}, status, headers)
 
 
-def add_errors(app: FastAPI) -> None:
-    """Answer every exception with a status and one sentence."""
+async def answer_to_error(request: Request, error: Exception) -> Response:
+    """The response to a request that has raised an error of `ERRORS`."""
+    match error:
+        case StarletteHTTPException():
+            return refusal(error.status_code, error.detail, error.headers)
+        case RequestValidationError():
+            lines = [f"{found['loc'][-1]}: {found['msg']}" for found in error.errors()]
+            return refusal(422, f"{'; '.join(lines)}; see /docs for the fields")
+        case InputError():
+            statuses = {MapError: 422, PhotoSizeError: 413}
+            return refusal(statuses.get(type(error), 415), str(error))
+        case ClientDisconnect():
+            return Response(status_code=499)  # as nginx logs it; no client receives it
+        case _:
+            return refusal(500, "the server failed; its log says more")
 
-    @app.exception_handler(StarletteHTTPException)
-    async def of_http(request: Request, error: StarletteHTTPException) -> JSONResponse:
-        return refusal(error.status_code, error.detail, error.headers)
 
-    @app.exception_handler(RequestValidationError)
-    async def of_form(request: Request, error: RequestValidationError) -> JSONResponse:
-        lines = [f"{found['loc'][-1]}: {found['msg']}" for found in error.errors()]
-        return refusal(422, f"{'; '.join(lines)}; see /docs for the fields")
-
-    @app.exception_handler(InputError)
-    async def of_input(request: Request, error: InputError) -> JSONResponse:
-        statuses = {SettingError: 422, MapError: 422, PhotoSizeError: 413}
-        return refusal(statuses.get(type(error), 415), str(error))
-
-    @app.exception_handler(ClientDisconnect)
-    async def of_nobody(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=499)  # as nginx logs it; no client receives it
-
-    @app.exception_handler(Exception)
-    async def of_program(request: Request, error: Exception) -> JSONResponse:
-        return refusal(500, "the server failed; its log says more")
+ERRORS = StarletteHTTPException, RequestValidationError, InputError, ClientDisconnect, Exception

@@ -1,8 +1,4 @@
-"""Serves the app until it is interrupted.
-
-Granian closes connections whose header does not arrive in time, and finishes requests when it
-stops. It logs exceptions of the app, with their traceback, to the root logger.
-"""
+"""Serves the app until it is interrupted, by Granian, which bounds the time of headers."""
 
 import asyncio
 import os
@@ -27,11 +23,7 @@ LONGEST_HEADER = 2**16  # bytes of a request's address and headers
 
 
 def free_address(host: str, port: int) -> tuple[str, int]:
-    """The numbers of an address, tried now so that a wrong one fails before a model is loaded.
-
-    Args:
-        host: a name or an address.
-        port: 0 for any free one.
+    """The numbers of an address, where port 0 stands for any free one.
 
     Raises:
         InputError: nothing can listen there.
@@ -70,7 +62,11 @@ def serve(
 ) -> None:
     """Print the address, then answer requests until a signal comes, such as that of Ctrl-C.
 
-    `opens_browser` opens the page in a browser if there is a desktop to show it on.
+    Args:
+        app: what answers.
+        address: of `free_address`.
+        limits: of requests.
+        opens_browser: open the page in a browser if there is a desktop to show it on.
     """
     host, port = address
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -43,15 +43,12 @@ def assert_same(first: Caption, second: Caption) -> None:
 def test_a_saved_captioner_gives_the_same_captions_when_loaded(
     captioner: Captioner, tmp_path: Path
 ) -> None:
-    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
-    for ours, theirs in zip(captioner(PHOTOS), loaded(PHOTOS), strict=True):
-        assert_same(ours, theirs)
-
-
-def test_a_loaded_captioner_is_ready_to_caption(captioner: Captioner, tmp_path: Path) -> None:
+    expected = captioner(PHOTOS)
     captioner.model.train()
     loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     assert not any(module.training for module in loaded.model.modules())
+    for ours, theirs in zip(expected, loaded(PHOTOS), strict=True):
+        assert_same(ours, theirs)
 
 
 class Code:
@@ -61,22 +58,13 @@ class Code:
         return (Path.touch, (Path("called"),))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no checkpoint",
-        pickle.dumps({"captioner": Code()}),
-        pickle.dumps([1, 2]),
-    ],
-    ids=["empty", "text", "code", "list"],
-)
+@pytest.mark.parametrize("content", [b"", b"text", pickle.dumps({"captioner": Code()})])
 def test_a_file_that_is_no_checkpoint_is_named_and_never_run(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "best.ckpt").write_bytes(content)
-    with pytest.raises(InputError, match=r"best\.ckpt: (damaged|not a checkpoint)"):
+    with pytest.raises(InputError, match=r"best\.ckpt: damaged, or not a model"):
         load(tmp_path / "best.ckpt")
     assert not (tmp_path / "called").exists()
 
@@ -87,24 +75,12 @@ def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) ->
         assert_same(captioner([one])[0], together)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
-def test_the_smallest_photos_have_captions(captioner: Captioner, size: tuple[int, int]) -> None:
-    (caption,) = captioner([photo(*size)])
-    assert caption.words
-    assert caption.size == size
-
-
-def test_every_word_has_its_probability_and_a_map(captioner: Captioner) -> None:
-    for caption in captioner(PHOTOS):
-        assert len(caption.probabilities) == len(caption.words)
+def test_every_word_but_the_end_mark_has_its_probability_and_a_map(captioner: Captioner) -> None:
+    for caption in with_eos_score(captioner, 100)(PHOTOS, Greedy(min_length=3)):
+        assert len(caption.words) == len(caption.probabilities) == 3
         assert all(0 < probability <= 1 for probability in caption.probabilities)
-        assert caption.map().shape == (len(caption.words), 4, 4)
-        torch.testing.assert_close(caption.map().sum((1, 2)), torch.ones(len(caption.words)))
-
-
-def test_the_end_mark_is_not_a_word(captioner: Captioner) -> None:
-    (caption,) = with_eos_score(captioner, 100)([PHOTOS[0]], Greedy(min_length=3))
-    assert len(caption.words) == len(caption.probabilities) == len(caption.map()) == 3
+        assert caption.map().shape == (3, 4, 4)
+        torch.testing.assert_close(caption.map().sum((1, 2)), torch.ones(3))
 
 
 def test_the_probabilities_of_an_endless_caption_make_its_score(captioner: Captioner) -> None:
@@ -119,14 +95,6 @@ def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:
     assert (wide.crop, wide.size) == ((80, 0, 40, 40), (200, 40))
     seen = PHOTOS[3].crop((80, 0, 120, 40))
     assert captioner([seen])[0].words == wide.words
-
-
-def test_a_caption_as_json_has_its_words_and_no_weights(captioner: Captioner) -> None:
-    (caption,) = captioner([PHOTOS[0]])
-    value = caption.as_json()
-    assert value["caption"] == caption.text == " ".join(caption.words)
-    assert [entry["word"] for entry in value["words"]] == list(caption.words)
-    assert set(value) == {"caption", "score", "words"}
 
 
 def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
@@ -151,24 +119,16 @@ def test_bfloat16_encodes_photos_only_where_it_is_fast(
     assert found.equal(exact) != fast
 
 
-def test_read_words_have_the_probabilities_of_generated_ones(
-    captioner: Captioner,
-) -> None:
-    [caption] = with_eos_score(captioner, 1)([PHOTOS[0]], Greedy(max_length=6))
-    read = captioner.read(PHOTOS[0], caption.text)
-    assert read.words == caption.words
-    assert read.probabilities == pytest.approx(caption.probabilities, rel=1e-4)
-    torch.testing.assert_close(read.map("attention"), caption.map("attention"))
-    torch.testing.assert_close(read.map("gradient"), caption.map("gradient"))
-    with pytest.raises(InputError, match="'a purple cow': the model does not know 'purple'"):
-        captioner.read(PHOTOS[0], "a purple cow")
-
-
-def test_a_read_caption_has_the_runners_up_of_a_generated_one(captioner: Captioner) -> None:
+def test_read_words_have_the_numbers_of_generated_ones(captioner: Captioner) -> None:
     search = Greedy(max_length=6)
     [caption] = with_eos_score(captioner, 1)([PHOTOS[0]], search, runners_up=2)
     read = captioner.read(PHOTOS[0], caption.text, runners_up=2, maps=["gradient"])
-    assert read.shown_maps == ("gradient",)
+    assert (read.words, read.shown_maps) == (caption.words, ("gradient",))
+    assert read.probabilities == pytest.approx(caption.probabilities, rel=1e-4)
+    torch.testing.assert_close(read.map("attention"), caption.map("attention"))
+    torch.testing.assert_close(read.map(), caption.map("gradient"))
+    with pytest.raises(InputError, match="'a purple cow': the model does not know 'purple'"):
+        captioner.read(PHOTOS[0], "a purple cow")
     for ours, theirs in zip(read.runners_up, caption.runners_up, strict=True):
         assert [other.word for other in ours] == [other.word for other in theirs]
         for one, other in zip(ours, theirs, strict=True):
@@ -187,7 +147,7 @@ def test_the_tokenizer_is_stored_and_writes_captions(captioner: Captioner, tmp_p
         Captioner.from_config(captioner.config | {"tokenizer": "magic"})
 
 
-def test_a_photo_is_a_path_an_image_bytes_or_pixels(captioner: Captioner, tmp_path: Path) -> None:
+def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     PHOTOS[0].save(path)
     pixels = np.array(PHOTOS[0].convert("RGB"))
@@ -204,22 +164,14 @@ def test_a_photo_is_a_path_an_image_bytes_or_pixels(captioner: Captioner, tmp_pa
     for wrong in (pixels / 255, pixels[0]):
         with pytest.raises(InputError, match="give "):
             captioner([wrong])
-
-
-def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Path) -> None:
-    PHOTOS[0].save(tmp_path / "photo.png")
-    one = captioner(PHOTOS[0])
-    pixels = np.asarray(PHOTOS[0])
     several = [
         (PHOTOS[0] for _ in range(18)),  # more than are captioned at once
-        (str(tmp_path / "photo.png"), tmp_path / "photo.png"),
+        (str(path), path),
         pixels[None],
-        torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None],
-        [(tmp_path / "photo.png").read_bytes()],
+        torch.from_numpy(pixels).permute(2, 0, 1)[None],
     ]
-    for given, count in zip(several, (18, 2, 1, 1, 1), strict=True):
-        found = captioner(given)
-        assert [caption.words for caption in found] == [one.words] * count
+    for given, count in zip(several, (18, 2, 1, 1), strict=True):
+        assert [caption.words for caption in captioner(given)] == [wanted.words] * count
     assert captioner([]) == []
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioning.captioner import Captioner, load
-from captioning.captioner.ensemble import EnsembleDecoder, JointEncoder, ensemble
+from captioning.captioner.ensemble import EnsembleDecoder, JointEncoder, _spread, ensemble
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
@@ -134,42 +134,19 @@ def test_a_wide_beam_finds_the_ensembles_most_probable_caption(annotations: Tens
     assert torch.equal(found.tokens[:, 0], best)
 
 
-def test_members_with_grids_of_their_own_share_the_finest_one() -> None:
-    coarse, fine = member(1, annotation_dim=5), member(2, annotation_dim=3)
-    annotations = torch.randn(1, 4 + 9, 5, dtype=torch.double)
-    annotations[:, 4:, 3:] = 0
-    tokens = torch.tensor([[BOS]])
-    steps = []
-    for model, vectors in (
-        (coarse, annotations[:, :4]),
-        (fine, annotations[:, 4:, :3]),
-        (
-            EnsembleDecoder([coarse, fine], [slice(0, 4), slice(4, 13)], [(2, 2), (3, 3)]),
-            annotations,
-        ),
-    ):
-        decoder, memory = decoder_of(model), model.remember(vectors)
-        steps.append(decoder.step(tokens, decoder.start(memory, 1), memory))
-    (a, b), (c, d) = steps[0].weights.view(2, 2).tolist()
+def test_weights_of_a_coarse_grid_are_spread_over_the_finest_one() -> None:
+    a, b, c, d = weights = [0.1, 0.2, 0.3, 0.4]
     # A third of the grid's side is two thirds of a coarse cell; the middle has a third of each two.
-    spread = torch.tensor(
-        [
-            [4 * a, 2 * (a + b), 4 * b],
-            [2 * (a + c), a + b + c + d, 2 * (b + d)],
-            [4 * c, 2 * (c + d), 4 * d],
-        ],
-        dtype=torch.double,
-    ).flatten()
-    expected = (spread / 9 + steps[1].weights) / 2
-    torch.testing.assert_close(steps[2].weights, expected)
-    torch.testing.assert_close(
-        steps[2].logits.exp(), (shares(steps[0].logits) + shares(steps[1].logits)) / 2
-    )
+    expected = [
+        *(4 * a, 2 * (a + b), 4 * b),
+        *(2 * (a + c), a + b + c + d, 2 * (b + d)),
+        *(4 * c, 2 * (c + d), 4 * d),
+    ]
+    found = _spread(torch.tensor([[weights]]), (2, 2), (3, 3))
+    torch.testing.assert_close(found, torch.tensor([[expected]]) / 9)
 
 
-def test_photos_are_encoded_once_for_equal_encoders(
-    vocabulary: Vocabulary,
-) -> None:
+def test_photos_are_encoded_once_for_equal_encoders(vocabulary: Vocabulary) -> None:
     members = [model(vocabulary, seed) for seed in (1, 2, 3)]
     for other in members[1:]:
         other.model.encoder.load_state_dict(members[0].model.encoder.state_dict())

@@ -9,7 +9,7 @@ from captioning.captioner.exporting import model_card
 from captioning.commands import main
 
 
-def test_the_card_has_the_scores_of_the_evaluation(
+def test_the_card_has_the_numbers_of_the_evaluation(
     shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, evaluation = tmp_path / "model", tmp_path / "evaluation"
@@ -25,20 +25,12 @@ def test_the_card_has_the_scores_of_the_evaluation(
     assert f"the split `val` of `{shapes_data.name}`" in card
     grounding = json.loads((evaluation / "grounding.json").read_text())["all"]
     assert f"| pointing | {grounding['pointing']['value']:.3f} |" in card
+    errors = {"calibration error of confidence": 0.125, "bins of words": [[0.1, 0.2, 3]]}
+    (evaluation / "calibration.json").write_text(json.dumps(errors))
+    assert "| calibration error of confidence | 0.125 |" in model_card(load("shapes"), evaluation)
     assert str(shapes_data.parent) not in card + json.dumps(report)
     head = yaml.safe_load(card.split("---\n")[1])
     assert (head["license"], head["pipeline_tag"]) == ("cc-by-4.0", "image-to-text")
-
-
-def test_the_card_has_the_calibration_of_the_evaluation(tmp_path: Path) -> None:
-    scores = {"CIDEr": {"value": 0.5, "low": 0.4, "high": 0.6}}
-    report = {"interval": 0.95, "scores": scores, "statistics": {"images": 3.0}}
-    (tmp_path / "report.json").write_text(json.dumps(report))
-    errors = {"calibration error of confidence": 0.125, "bins of words": [[0.1, 0.2, 3]]}
-    (tmp_path / "calibration.json").write_text(json.dumps(errors))
-    card = model_card(load("shapes"), tmp_path)
-    assert "| calibration error of confidence | 0.125 |" in card
-    assert "bins" not in card
 
 
 def test_a_card_without_an_evaluation_says_so_and_has_no_scores() -> None:

@@ -16,13 +16,6 @@ def lines(*names: str) -> list[str]:
     return [json.dumps({"image": name, "caption": "a dog"}) for name in names]
 
 
-def test_a_shard_holds_a_line_per_photo(shards: Shards) -> None:
-    shards.write(3, lines("a.jpg", "b.jpg"))
-    assert shards.path(3).name == "captions-00003.jsonl"
-    assert shards.path(3).read_text().splitlines() == lines("a.jpg", "b.jpg")
-    assert shards.numbers() == [3]
-
-
 def test_names_that_are_not_utf8_give_valid_json(shards: Shards) -> None:
     name = "caf\udce9.jpg"
     shards.write(0, [json.dumps({"image": name}, ensure_ascii=False)])

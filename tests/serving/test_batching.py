@@ -1,13 +1,31 @@
 import io
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 import torch
 from PIL import Image
+from starlette.testclient import TestClient
 
 from captioning.captioner import Captioner
 from tests.serving.conftest import Ask, assert_refused, wait_for, waiting
+
+
+def answers_at_once(
+    client: TestClient, held: threading.Event, photos: Sequence[bytes], *settings: dict[str, str]
+) -> list[httpx.Response]:
+    """The answers to all photos, each with its settings, that wait for the model together."""
+
+    def ask(photo: bytes, data: dict[str, str]) -> httpx.Response:
+        return client.post("/caption", files={"photo": photo}, data=data)
+
+    with ThreadPoolExecutor(len(photos)) as clients:
+        answers = clients.map(ask, photos, settings or [{}] * len(photos))
+        wait_for(lambda: waiting(client) == len(photos))
+        held.set()
+        return list(answers)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -17,13 +35,8 @@ def test_concurrent_photos_are_captioned_as_one_batch(
 ) -> None:
     torch.set_num_threads(threads)  # also of threads that begin later
     client = ask(batch_size=6)
-    with ThreadPoolExecutor(len(photos)) as clients:
-        answers = [
-            clients.submit(client.post, "/caption", files={"photo": photo}) for photo in photos
-        ]
-        wait_for(lambda: waiting(client) == len(photos))
-        held.set()
-        texts = [answer.result().json()["captions"][0]["caption"] for answer in answers]
+    answers = answers_at_once(client, held, photos)
+    texts = [answer.json()["captions"][0]["caption"] for answer in answers]
     health = client.get("/health").json()
     assert health["photos"] == len(photos)
     assert health["batches"] <= len(photos) // 2
@@ -34,21 +47,10 @@ def test_concurrent_photos_are_captioned_as_one_batch(
 def test_requests_of_different_settings_are_not_mixed_up(
     ask: Ask, held: threading.Event, photo: bytes
 ) -> None:
-    client = ask()
-    with ThreadPoolExecutor(6) as clients:
-        answers = [
-            clients.submit(
-                client.post,
-                "/caption",
-                files={"photo": photo},
-                data={"beam": str(width), "captions": str(width)},
-            )
-            for width in (1, 2, 3, 1, 2, 3)
-        ]
-        wait_for(lambda: waiting(client) == 6)
-        held.set()
-        counts = [len(answer.result().json()["captions"]) for answer in answers]
-    assert counts == [1, 2, 3, 1, 2, 3]
+    widths = [1, 2, 3, 1, 2, 3]
+    settings = [{"beam": str(width), "captions": str(width)} for width in widths]
+    answers = answers_at_once(ask(), held, [photo] * 6, *settings)
+    assert [len(answer.json()["captions"]) for answer in answers] == widths
 
 
 def test_photos_with_slow_maps_are_batches_by_themselves(
@@ -56,14 +58,8 @@ def test_photos_with_slow_maps_are_batches_by_themselves(
 ) -> None:
     client = ask(batch_size=6)
     chosen = {"view": "true", "map": "occlusion"}
-    with ThreadPoolExecutor(4) as clients:
-        answers = [
-            clients.submit(client.post, "/caption", files={"photo": photo}, data=chosen)
-            for photo in photos[:4]
-        ]
-        wait_for(lambda: waiting(client) == 4)
-        held.set()
-        assert [answer.result().status_code for answer in answers] == [200] * 4
+    answers = answers_at_once(client, held, photos[:4], *[chosen] * 4)
+    assert [answer.status_code for answer in answers] == [200] * 4
     health = client.get("/health").json()
     assert (health["photos"], health["batches"]) == (4, 4)
 

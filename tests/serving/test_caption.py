@@ -40,16 +40,6 @@ def test_a_photo_gets_the_caption_that_the_model_gives_it(
     assert "view" not in answer.json()
 
 
-def test_as_many_candidates_come_as_are_asked_for_the_best_first(
-    client: TestClient, captioner: Captioner, photo: bytes
-) -> None:
-    chosen = {"beam": "4", "captions": "3"}
-    answer = client.post("/caption", files={"photo": photo}, data=chosen).json()
-    best = captioner(read(photo), BeamSearch(width=4, max_length=5), most=3)
-    expected = [caption.text for caption in (best, *best.others)]
-    assert [found["caption"] for found in answer["captions"]] == expected
-
-
 def test_the_view_has_the_chosen_map_and_the_one_beside_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
@@ -84,10 +74,8 @@ def test_a_server_offers_the_maps_that_it_was_started_with(ask: Ask, photo: byte
         for more in ({}, {"map": "occlusion"})
     )
     assert named(first.json()["view"]["captions"][0]) == ["evidence"]
-    assert (other.status_code, other.json()["error"]) == (
-        422,
-        "map 'occlusion' is not offered here; choose from evidence, attention",
-    )
+    sentence = "map 'occlusion' is not offered here; choose from evidence, attention"
+    assert_refused(other, 422, sentence)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +103,6 @@ def test_a_setting_that_makes_no_sense_is_named(
     [
         (("notes.txt", b"no photo"), 415, "notes.txt: not an image that can be read"),
         (("empty.jpg", b""), 415, "empty.jpg: empty file (0 bytes)"),
-        (("a.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), 415, "a.eps: not"),
-        ((".." * 90 + ".png", b"x"), 415, "." * 96 + ".png: not an image"),
         (("bomb.png", bomb(9_000)), 413, "bomb.png: 9000 x 9000 pixels are more than the 25 mill"),
         ((None, "/etc/passwd"), 422, "photo: Value error, Expected UploadFile"),
         (None, 422, "photo: Field required; see /docs for the fields"),
@@ -141,18 +127,15 @@ def test_a_file_name_stays_one_line_of_unicode(client: TestClient) -> None:
     assert "\n" not in answer.json()["error"]
 
 
-@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", ""])
-def test_a_body_that_is_not_a_form_of_files_is_refused(client: TestClient, kind: str) -> None:
-    answer = client.post("/caption", content=b"photo=1", headers={"Content-Type": kind})
-    assert_refused(answer, 422, "photo: ")
-
-
-@pytest.mark.parametrize("kind", ["", '; filename="photo"'])
-def test_a_form_has_few_parts(client: TestClient, kind: str) -> None:
-    part = f'--b\r\nContent-Disposition: form-data; name="photo"{kind}\r\n\r\nx\r\n'
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    answer = client.post("/caption", content=part * 30 + "--b--\r\n", headers=headers)
-    assert_refused(answer, 400, "Too many")
+def test_other_bodies_than_a_form_of_few_files_are_refused(client: TestClient) -> None:
+    for kind in ("application/json", "application/x-www-form-urlencoded", ""):
+        answer = client.post("/caption", content=b"photo=1", headers={"Content-Type": kind})
+        assert_refused(answer, 422, "photo: ")
+    for kind in ("", '; filename="photo"'):
+        part = f'--b\r\nContent-Disposition: form-data; name="photo"{kind}\r\n\r\nx\r\n'
+        headers = {"Content-Type": "multipart/form-data; boundary=b"}
+        answer = client.post("/caption", content=part * 30 + "--b--\r\n", headers=headers)
+        assert_refused(answer, 400, "Too many")
 
 
 @pytest.mark.parametrize("is_announced", [True, False])
@@ -161,7 +144,4 @@ def test_a_body_over_the_limit_is_refused_with_any_headers(ask: Ask, is_announce
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     content = body if is_announced else pieces
     answer = ask(bytes=100_000).post("/caption", content=content, headers=headers)
-    assert (answer.status_code, answer.json()["error"]) == (
-        413,
-        "more than 0.1 MB; send a smaller photo",
-    )
+    assert_refused(answer, 413, "more than 0.1 MB; send a smaller photo")

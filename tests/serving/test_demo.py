@@ -49,16 +49,6 @@ def test_a_number_always_gives_the_same_scene(client: TestClient) -> None:
         assert (image.format, image.size) == ("PNG", (PIXELS, PIXELS))
 
 
-def test_both_tabs_caption(demo: ASGIApp) -> None:
-    with TestClient(demo, "http://localhost") as client:
-        scene = client.get("/drawn/scenes/1").content
-        answers = [
-            client.post(f"/{tab}caption", files={"photo": scene}).json() for tab in ("", "drawn/")
-        ]
-    assert answers[0] == answers[1]
-    assert answers[0]["captions"][0]["words"]
-
-
 def test_the_page_offers_the_free_photos(client: TestClient) -> None:
     page = client.get("/")
     assert "img-src 'self'" in page.headers["content-security-policy"]

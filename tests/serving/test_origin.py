@@ -76,15 +76,9 @@ def test_an_allowed_host_that_is_not_a_name_is_reported(
     assert f"--allow-host {name!r} is not a host name" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("host", "complaint"),
-    [
-        ("a..b", "cannot listen on a..b, port 0 ("),
-        ("no.such.host.invalid", "cannot listen on no.such.host.invalid, port 0 ("),
-    ],
-)
+@pytest.mark.parametrize("host", ["a..b", "no.such.host.invalid"])
 def test_a_host_that_cannot_be_listened_on_is_reported(
-    capsys: pytest.CaptureFixture[str], host: str, complaint: str
+    capsys: pytest.CaptureFixture[str], host: str
 ) -> None:
     assert main(["serve", "--model", "no.ckpt", "--port", "0", "--host", host]) == 1
-    assert capsys.readouterr().err.startswith(f"captioning: {complaint}")
+    assert capsys.readouterr().err.startswith(f"captioning: cannot listen on {host}, port 0 (")

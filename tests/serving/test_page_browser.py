@@ -125,20 +125,19 @@ def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> N
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_a_photo_may_be_dropped(page: Any, photo: bytes) -> None:
-    transfer(page, "new DragEvent('drop', { dataTransfer, bubbles: true })", list(photo))
-    page.wait_for_selector("canvas")
+DROP = "new DragEvent('drop', { dataTransfer, bubbles: true })"
+PASTE = "new ClipboardEvent('paste', { clipboardData: dataTransfer, bubbles: true })"
 
 
-def test_a_photo_may_be_pasted(page: Any, photo: bytes) -> None:
-    paste = "new ClipboardEvent('paste', { clipboardData: dataTransfer, bubbles: true })"
-    transfer(page, paste, list(photo))
+@pytest.mark.parametrize("event", [DROP, PASTE])
+def test_a_photo_may_be_dropped_or_pasted(page: Any, photo: bytes, event: str) -> None:
+    transfer(page, event, list(photo))
     page.wait_for_selector("canvas")
 
 
 def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
     page.route("**/caption", lambda route: pytest.fail("it was sent"))
-    transfer(page, "new DragEvent('drop', { dataTransfer, bubbles: true })", 20_100_000)
+    transfer(page, DROP, 20_100_000)
     assert error(page).startswith("photo.png: 20.1 MB are more than the 20.0 MB that are read")
 
 
