@@ -27,7 +27,7 @@ class CaptionMetric(Metric):
     Args:
         scorer: the metric.
         tokenizer: of the model's vocabulary.
-        options: options of torchmetrics.
+        options: those of torchmetrics.
 
     Attributes:
         by_image: the images' scores of the last `compute`, by name and image id.
@@ -85,12 +85,10 @@ class CaptionMetric(Metric):
             name: dict(zip(captions, values.tolist(), strict=True))
             for name, values in scores.images.items()
         }
-        return {
-            name: torch.tensor(value, dtype=torch.float64) for name, value in scores.corpus.items()
-        }
+        return {name: torch.tensor(v, dtype=torch.float64) for name, v in scores.corpus.items()}
 
 
 def validation_metrics(tokenizer: TokenizerName = "ptb") -> MetricCollection:
     """The metrics of a validation: all that need nothing, and statistics of the captions."""
-    named = scorers() | {"diversity": lambda captions, references: Scores(diversity(captions), {})}
+    named = scorers() | {"diversity": lambda words, _: Scores(diversity(words), {})}
     return MetricCollection({name: CaptionMetric(of, tokenizer) for name, of in named.items()})

@@ -36,17 +36,14 @@ PHOTOS, TEXTS = 32, 256
 class ClipScore:
     """Scores captions by CLIP, untokenized, since CLIP has its own tokenizer.
 
-    Weights are read as safetensors, which cannot run code.
-
     Args:
         photos: the path of each photo by image id.
-        weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32 from the Hub.
+        weights: a folder in open_clip's layout, with safetensors; default: OpenAI's ViT-B/32.
         device: of the model.
         max_pixels: larger photos are rejected.
 
     Raises:
-        InputError: open_clip is not installed, or the weights are missing, damaged or cannot be
-            downloaded.
+        InputError: open_clip is not installed, or the weights cannot be loaded.
     """
 
     def __init__(
@@ -60,8 +57,7 @@ class ClipScore:
             import open_clip  # takes seconds
         except ModuleNotFoundError as error:
             raise InputError(
-                f"{NAME} needs {error.name}, which is not installed; "
-                f"pip install 'captioning[clip]', or omit {NAME}"
+                f"{NAME} needs {error.name}; pip install 'captioning[clip]', or omit {NAME}"
             ) from None
         source = f"hf-hub:{HUB}" if weights is None else f"local-dir:{weights}"
         try:
@@ -84,9 +80,7 @@ class ClipScore:
         references: Sequence[Sequence[str]],
         images: Sequence[Hashable],
     ) -> Scores:
-        """CLIPScore and RefCLIPScore; the corpus scores are means over captions.
-
-        `references` and the ids `images` are those of each caption's image.
+        """CLIPScore and RefCLIPScore of captions, by references and ids of their images.
 
         Raises:
             InputError: a photo is missing, damaged or too large.
@@ -96,15 +90,11 @@ class ClipScore:
         of_photo = _vectors("photos", images, PHOTOS, self._encode_photos)
         of_text = _vectors("texts", every, TEXTS, self._encode_texts)
         rows = [
-            clip_scores(
-                of_text[caption], of_photo[image], np.stack([of_text[text] for text in written])
-            )
+            clip_scores(of_text[caption], of_photo[image], np.stack([of_text[t] for t in written]))
             for caption, written, image in zip(captions, references, images, strict=True)
         ]
-        own, with_references = np.array(rows, dtype=np.float64).T
-        of_captions = {NAME: own, "RefCLIPScore": with_references}
-        means = {name: float(scores.mean()) for name, scores in of_captions.items()}
-        return Scores(means, of_captions)
+        columns = dict(zip((NAME, "RefCLIPScore"), np.array(rows).T, strict=True))
+        return Scores({name: float(scores.mean()) for name, scores in columns.items()}, columns)
 
     def _encode_photos(self, images: Sequence[Hashable]) -> Any:
         photos = [read_image(self._photos[image], self._max_pixels) for image in images]
@@ -112,8 +102,7 @@ class ClipScore:
         return self._model.encode_image(pixels.to(self._device))
 
     def _encode_texts(self, texts: Sequence[str]) -> Any:
-        """Long texts are truncated."""
-        tokens = self._tokenize([f"{PROMPT}{text}" for text in texts])
+        tokens = self._tokenize([f"{PROMPT}{text}" for text in texts])  # long ones are truncated
         return self._model.encode_text(tokens.to(self._device))
 
 

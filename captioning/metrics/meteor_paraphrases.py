@@ -8,7 +8,7 @@ import gzip
 import os
 import zipfile
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,24 +71,12 @@ class Paraphrases:
     def read(cls, path: Path) -> "Paraphrases":
         """Parse METEOR's file, in which three lines are a probability and two paraphrases."""
         phrases: dict[str, int] = {}
-        pairs = array("i")
+        pairs, rows = array("i"), array("i")
         with reading(path), gzip.open(path, "rt", encoding="utf-8") as file:
             lines = map(str.rstrip, file)
-            for _, left, right in zip(lines, lines, lines, strict=True):
-                pairs.append(phrases.setdefault(left, len(phrases)))
-                pairs.append(phrases.setdefault(right, len(phrases)))
-        return cls.of(phrases, np.array(pairs, dtype=np.int32).reshape(-1, 2))
-
-    @classmethod
-    def of(cls, phrases: Iterable[str], pairs: NDArray[np.int32]) -> "Paraphrases":
-        """The table of phrases, whose words are separated by spaces, and their paraphrases.
-
-        Args:
-            phrases: of at most LONGEST words.
-            pairs: (pairs, 2), the indices of a phrase and of its paraphrase in each row.
-        """
+            for _, *both in zip(lines, lines, lines, strict=True):
+                pairs.extend(phrases.setdefault(phrase, len(phrases)) for phrase in both)
         words: dict[str, int] = {}  # numbered from 1
-        rows = array("i")
         for phrase in phrases:
             numbers = [words.setdefault(word, len(words) + 1) for word in phrase.split(" ")]
             rows.extend(numbers + [NO_WORD] * (LONGEST - len(numbers)))
@@ -103,14 +91,14 @@ class Paraphrases:
             nodes[longer] = count + 1 + places.reshape(-1)
             keys.append(new)
             count += len(new)
-        left, right = nodes[pairs[:, 0]], nodes[pairs[:, 1]]
+        left, right = nodes[np.array(pairs, dtype=np.int32).reshape(-1, 2)].T
         order = np.argsort(left, kind="stable")
         starting, starts = np.unique(left[order], return_index=True)
         return cls(
             np.array([word.encode() for word in words]),
             np.concatenate(keys),
             starting.astype(np.int32),
-            np.append(starts, len(pairs)).astype(np.int32),
+            np.append(starts, len(left)).astype(np.int32),
             right[order].astype(np.int32),
         )
 

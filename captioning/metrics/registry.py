@@ -18,11 +18,7 @@ from captioning.metrics.spice import Spice
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and its name.
-
-    One that needs something to be installed is computed only on request; the others always, in
-    validations too.
-    """
+    """A metric; computed only on request if it needs something installed, otherwise always."""
 
     name: str  # the value of the option --metric
     scorer: Callable[[], Scorer]  # raises InputError if something that it needs is missing
@@ -65,6 +61,5 @@ def scored(
     if scorer is rouge_scores:
         return scorer(candidates, references)
     return scorer(
-        [words_of(candidate) for candidate in candidates],
-        [[words_of(reference) for reference in written] for written in references],
+        list(map(words_of, candidates)), [list(map(words_of, written)) for written in references]
     )

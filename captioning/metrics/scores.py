@@ -57,8 +57,7 @@ class Scores:
     ) -> dict[str, NDArray[np.float64]]:
         """Corpus scores of another system minus these by name, (T,), in T trials.
 
-        `swaps`, (T, images), is 1 where the systems swap the captions of an image, else 0. `other`
-        has the scores of the same images by the same metric.
+        `swaps`, (T, images), is 1 where the systems swap the captions of an image, else 0.
         """
         gains = {name: other.images[name] - scores for name, scores in self.images.items()}
         return {name: gain.mean() - 2 * (swaps @ gain) / len(gain) for name, gain in gains.items()}
@@ -111,16 +110,13 @@ PhotoScorer: TypeAlias = Callable[
 def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
     """Raise ValueError unless each image has one caption and at least one reference."""
     if not candidates or len(candidates) != len(references) or not all(references):
-        raise ValueError(
-            f"{len(candidates)} captions to score by the references of {len(references)} images; "
-            "each image needs a caption and at least one reference"
-        )
+        raise ValueError("each image needs a caption and at least one reference")
 
 
 def generated_tokens(caption: str, name: TokenizerName = "ptb") -> list[str]:
-    """The tokens of a generated caption for scores; `<unk>` is one token.
+    """The tokens of a generated caption for scores, by the vocabulary's tokenizer `name`.
 
-    `name` is that of the tokenizer of the model's vocabulary.
+    `<unk>` is one token.
     """
     first, *others = map(tokenizer_of_scores(name), caption.split(SPECIAL[UNK]))
     return first + [token for part in others for token in (SPECIAL[UNK], *part)]
@@ -137,19 +133,17 @@ def diversity(
     vocabulary: Collection[str] | None = None,
     name: TokenizerName = "ptb",
 ) -> dict[str, float]:
-    """Statistics of captions; lengths are in words, `<unk>` included.
+    """Statistics of captions, given as words; lengths are in words, `<unk>` included.
 
     Args:
-        candidates: the words of at least one caption.
+        candidates: at least one caption.
         training: the captions that the model was trained on, if known.
         vocabulary: the model's words, if known.
         name: the tokenizer of the model's vocabulary.
 
     Returns:
-        "images", "distinct captions", "mean length", "shortest", "longest" and "distinct words"
-        (without `<unk>`); with a vocabulary "share of vocabulary", the share of its words that the
-        captions use; with training captions "share not in training", the share of captions that
-        differ from every one of them.
+        Statistics by name; "distinct words" are without `<unk>`. A vocabulary adds the share of it
+        that captions use; training captions add the share of captions that differ from all of them.
     """
     lengths = [len(words) for words in candidates]
     distinct = {tuple(words) for words in candidates}
@@ -180,10 +174,7 @@ class Interval(NamedTuple):
 
 
 def intervals(scores: Sequence[Scores], images: int, seed: int = 0) -> dict[str, Interval]:
-    """Percentile bootstrap intervals of corpus scores at `LEVEL`, over images, by name.
-
-    All scores use the same resamples, so their intervals can be compared.
-    """
+    """Percentile bootstrap intervals of corpus scores over images, by name; same resamples."""
     drawn = concatenated(
         {name: values for each in scores for name, values in each.resampled(counts).items()}
         for counts in resamples(images, seed)

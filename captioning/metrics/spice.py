@@ -30,7 +30,7 @@ class Spice:
     """Scores captions by SPICE, as the COCO evaluation calls it.
 
     Raises:
-        InputError: Java, the program or its parser is missing or fails, or Java is too new.
+        InputError: Java, the program or its parser is missing, or Java is too new.
     """
 
     def __init__(self) -> None:
@@ -71,10 +71,10 @@ class Spice:
 
 
 def packaged_file(metric: str, name: str) -> Path:
-    """The path of a file of pycocoevalcap, which need not be importable.
+    """The path of a file of pycocoevalcap, which `metric` needs and which need not be importable.
 
     Raises:
-        InputError: pycocoevalcap, which `metric` needs, is not installed.
+        InputError: it is not installed.
     """
     package = find_spec("pycocoevalcap")
     for folder in package.submodule_search_locations or () if package else ():
@@ -86,11 +86,7 @@ def packaged_file(metric: str, name: str) -> Path:
 
 
 def _java() -> str:
-    """The path of Java: that in JAVA_HOME if set, otherwise the first on the PATH.
-
-    Raises:
-        InputError: Java is missing, does not run, or is too new.
-    """
+    """The path of Java: that in JAVA_HOME if set, otherwise the first on the PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     version = None

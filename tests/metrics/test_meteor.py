@@ -97,13 +97,18 @@ def test_stems_are_those_of_the_snowball_rules(word: str, expected: str) -> None
     assert stem(word) == expected
 
 
-def table() -> Paraphrases:
-    """That of `a b` with `c`, and `a` with `b c`."""
-    return Paraphrases.of(["a b", "c", "a", "b c"], np.array([[0, 1], [2, 3]], dtype=np.int32))
+@pytest.fixture
+def paraphrases(tmp_path: Path) -> Path:
+    """A file with `c` for `a b`, and `b c` for `a`."""
+    path = tmp_path / "paraphrase-en.gz"
+    path.write_bytes(gzip.compress(b"0.5\na b\nc\n0.25\na\nb c\n"))
+    return path
 
 
-def test_phrases_are_found_anywhere_but_within_a_sentence() -> None:
-    found = table().occurrences([["x", "a", "b"], ["a"], ["b", "c", "a", "b"]])
+def test_phrases_are_found_anywhere_but_within_a_sentence(paraphrases: Path) -> None:
+    found = Paraphrases.read(paraphrases).occurrences(
+        [["x", "a", "b"], ["a"], ["b", "c", "a", "b"]]
+    )
     assert [[phrase[:2] for phrase in each] for each in found] == [
         [(1, 1), (2, 1), (1, 2)],
         [(0, 1)],
@@ -111,11 +116,12 @@ def test_phrases_are_found_anywhere_but_within_a_sentence() -> None:
     ]
 
 
-def test_a_phrase_has_the_paraphrases_of_the_table() -> None:
-    [[(_, _, a), (_, _, _), (_, _, ab)], [(_, _, c)]] = table().occurrences([["a", "b"], ["c"]])
-    assert table().of_phrase(ab) == {c: 0}
-    assert len(table().of_phrase(a)) == 1
-    assert table().of_phrase(c) == {}
+def test_a_phrase_has_the_paraphrases_of_the_table(paraphrases: Path) -> None:
+    table = Paraphrases.read(paraphrases)
+    [[(_, _, a), (_, _, _), (_, _, ab)], [(_, _, c)]] = table.occurrences([["a", "b"], ["c"]])
+    assert table.of_phrase(ab) == {c: 0}
+    assert len(table.of_phrase(a)) == 1
+    assert table.of_phrase(c) == {}
 
 
 def test_without_its_files_one_line_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +130,12 @@ def test_without_its_files_one_line_says_how_to_get_them(monkeypatch: pytest.Mon
         Meteor()
 
 
-def test_the_table_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_converted_once(
+    paraphrases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    source = tmp_path / "paraphrase-en.gz"
-    with gzip.open(source, "wt") as file:
-        file.write("0.5\na b\nc\n0.25\na\nb c\n")
-    first = Paraphrases.load(source)
-    assert cached(source).parent == tmp_path / "cache/captioning"
+    first = Paraphrases.load(paraphrases)
+    assert cached(paraphrases).parent == tmp_path / "cache/captioning"
     monkeypatch.setattr(Paraphrases, "read", None)
-    for name, values in vars(Paraphrases.load(source)).items():
+    for name, values in vars(Paraphrases.load(paraphrases)).items():
         np.testing.assert_array_equal(values, getattr(first, name))
-        np.testing.assert_array_equal(values, getattr(table(), name))
