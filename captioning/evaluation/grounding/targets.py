@@ -1,11 +1,12 @@
 """Boxes and masks of objects, measured over the cells of a map's grid."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError, shown
@@ -13,8 +14,8 @@ from captioning.errors import InputError, shown
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
 
-MOST_BITS = 30
-"""Bits of a compressed run length before its last character."""
+RUN_LENGTHS = re.compile("(?:[P-o]{,5}[0-O])+")
+"""COCO's compressed run lengths; pycocotools reads beyond the end of others."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,12 @@ class Area:
         """The union of the boxes."""
         left, top, width, height = np.array(boxes, dtype=np.float64).T
         x, y = np.unique([left, left + width]), np.unique([top, top + height])
-        return cls(x, y, points_inside(boxes, x[:-1], y[:-1]))
+        columns = np.searchsorted(x, [left, left + width]).T
+        rows = np.searchsorted(y, [top, top + height]).T
+        inside = np.zeros((len(y) - 1, len(x) - 1), dtype=bool)
+        for across, down in zip(columns, rows, strict=True):
+            inside[slice(*down), slice(*across)] = True
+        return cls(x, y, inside)
 
     @classmethod
     def of_mask(cls, mask: Bool[np.ndarray, "H W"]) -> "Area":
@@ -58,6 +64,14 @@ class Area:
         horizontal = _overlaps(edges, self.x) * columns / across
         return vertical @ self.inside.astype(np.float64) @ horizontal.T
 
+    def holds_centres(self, crop: Box, grid: tuple[int, int]) -> Bool[np.ndarray, "rows columns"]:
+        """Whether each cell's centre lies in the area, without its right and lower edges."""
+        left, top, across, down = crop
+        rows, columns = grid
+        row = np.searchsorted(self.y, top + down * (np.arange(rows) + 0.5) / rows, "right")
+        centres = left + across * (np.arange(columns) + 0.5) / columns
+        return np.pad(self.inside, 1)[np.ix_(row, np.searchsorted(self.x, centres, "right"))]
+
 
 def _overlaps(
     edges: Float[np.ndarray, "edges"], others: Float[np.ndarray, "others"]
@@ -66,17 +80,6 @@ def _overlaps(
     ends = np.minimum(edges[1:, None], others[None, 1:])
     starts = np.maximum(edges[:-1, None], others[None, :-1])
     return np.maximum(ends - starts, 0.0)
-
-
-def points_inside(
-    boxes: Sequence[Box], x: Float[np.ndarray, "columns"], y: Float[np.ndarray, "rows"]
-) -> Bool[np.ndarray, "rows columns"]:
-    """Whether each point lies in any of the boxes, whose right and lower edges are outside."""
-    left, top, width, height = np.array(boxes, dtype=np.float64).T[:, :, None]
-    columns = (left <= x) & (x < left + width)
-    rows = (top <= y) & (y < top + height)
-    found: Bool[np.ndarray, "rows columns"] = (rows[:, :, None] & columns[:, None]).any(axis=0)
-    return found
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,16 @@ class Target:
         in_box: the share of each cell that lies in any of the boxes.
         in_mask: the share of each cell that lies in any of the masks; None if an object has no
             mask.
+        box_holds: whether each cell's centre lies in any of the boxes.
+        covers_middle: whether one of the boxes contains the middle of the crop.
     """
 
     crop: Box
     boxes: tuple[Box, ...]
     in_box: Float[np.ndarray, "rows columns"]
     in_mask: Float[np.ndarray, "rows columns"] | None
+    box_holds: Bool[np.ndarray, "rows columns"]
+    covers_middle: bool
 
     @classmethod
     def of(
@@ -112,105 +119,57 @@ class Target:
         Raises:
             InputError: a mask cannot be decoded, or is of a photo of another size.
         """
-        boxes: list[Box] = []
-        union, are_masked = np.zeros(size[::-1], dtype=bool), True
+        boxes, masks = [], []
         for each in objects:
             mask = decoded_mask(each.mask, size) if each.mask else None
             area = Area.of_boxes([each.box]) if mask is None else Area.of_mask(mask)
             if area.shares(crop, (1, 1)) > 0:
                 boxes.append(each.box)
-                if mask is None:
-                    are_masked = False
-                else:
-                    union |= mask
+                masks.append(mask)
         if not boxes:
             return None
-        in_mask = Area.of_mask(union).shares(crop, grid) if are_masked else None
-        return cls(crop, tuple(boxes), Area.of_boxes(boxes).shares(crop, grid), in_mask)
-
-    @property
-    def box_holds(self) -> Bool[np.ndarray, "rows columns"]:
-        """Whether each cell's centre lies in any of the boxes."""
-        return self._holds(*self.in_box.shape)
-
-    @property
-    def covers_middle(self) -> bool:
-        """Whether one of the boxes contains the middle of the crop, where a Gaussian points."""
-        return bool(self._holds(1, 1))
-
-    def _holds(self, rows: int, columns: int) -> Bool[np.ndarray, "rows columns"]:
-        left, top, across, down = self.crop
-        x = left + across * (np.arange(columns) + 0.5) / columns
-        return points_inside(self.boxes, x, top + down * (np.arange(rows) + 0.5) / rows)
+        in_mask, known = None, [mask for mask in masks if mask is not None]
+        if len(known) == len(boxes):
+            in_mask = Area.of_mask(np.any(known, axis=0)).shares(crop, grid)
+        area = Area.of_boxes(boxes)
+        held, middle = area.holds_centres(crop, grid), area.holds_centres(crop, (1, 1))
+        return cls(crop, tuple(boxes), area.shares(crop, grid), in_mask, held, bool(middle))
 
 
 def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
     """The pixels of COCO's ``segmentation``: polygons, or run lengths, compressed or not.
 
-    pycocotools reads and writes out of bounds if run lengths do not fit their size. So it is used
-    only for polygons, after their coordinates are checked. `size` is width and height of the photo.
+    `size` is width and height of the photo.
 
     Raises:
         InputError: the mask cannot be decoded, or is of a photo of another size.
     """
+    from pycocotools import mask as run_length
+
     width, height = size
     try:
         if isinstance(mask, list):
-            return _filled(mask, width, height)
-        if mask["size"] != [height, width]:
+            corners, side = np.concatenate(mask), max(width, height)
+            if not ((-side <= corners) & (corners <= 2 * side)).all():  # false for NaN
+                raise ValueError
+            lengths = run_length.merge(run_length.frPyObjects(mask, height, width))
+        elif mask["size"] != [height, width]:
             raise InputError(
                 f"a mask of {shown(mask['size'])} (height, width) but a photo of "
                 f"{width} x {height} pixels; use the photos that were annotated"
             )
-        counts = mask["counts"]
-        is_list = isinstance(counts, list)
-        runs = np.array(counts, dtype=np.int64) if is_list else _decompressed(counts)
-        if not ((runs >= 0) & (runs <= width * height)).all() or runs.sum() != width * height:
-            raise ValueError
-        inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
-        return inside.reshape((height, width), order="F")
-    except (ArithmeticError, LookupError, TypeError, ValueError):
+        elif isinstance(mask["counts"], list):
+            if sum(mask["counts"]) != width * height:
+                raise ValueError
+            lengths = run_length.frPyObjects(mask, height, width)
+        else:
+            text = mask["counts"] if isinstance(mask["counts"], str) else mask["counts"].decode()
+            if not RUN_LENGTHS.fullmatch(text):
+                raise ValueError
+            lengths = mask
+        return run_length.decode(lengths).astype(bool)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise InputError(
             "a segmentation that is neither polygons in the photo nor its run lengths; omit it, or "
             "write it as COCO does"
         ) from None
-
-
-def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H W"]:
-    """The pixels inside any of the polygons; raises ValueError if one is malformed."""
-    from pycocotools import mask as run_length
-
-    corners, side = (
-        [np.array(polygon, dtype=np.float64) for polygon in polygons],
-        max(width, height),
-    )
-    for each in corners:
-        is_near = ((-side <= each) & (each <= 2 * side)).all()  # false for NaN
-        if each.ndim != 1 or len(each) < 4 or len(each) % 2 or not is_near:
-            raise ValueError
-    if not corners:
-        raise ValueError
-    lengths = run_length.frPyObjects([each.tolist() for each in corners], height, width)
-    return run_length.decode(run_length.merge(lengths)).astype(bool)
-
-
-def _decompressed(characters: str | bytes) -> Int[np.ndarray, "runs"]:
-    """Decompress COCO's run lengths; raises ValueError if they are malformed.
-
-    A length is encoded with five bits per character, lowest first; bit 32 says that more follow,
-    and the last one's highest bit is the sign. From the fourth length on, the difference from the
-    last but one is encoded.
-    """
-    text = characters if isinstance(characters, bytes) else characters.encode("ascii")
-    codes = np.frombuffer(text, dtype=np.uint8).astype(np.int64) - 48
-    ends = np.flatnonzero(codes < 32)
-    if not ((codes >= 0) & (codes < 64)).all() or not ends.size or ends[-1] < len(codes) - 1:
-        raise ValueError
-    starts = np.append(0, ends[:-1] + 1)
-    bits = 5 * (np.arange(len(codes)) - np.repeat(starts, ends - starts + 1))
-    if bits.max() > MOST_BITS:
-        raise ValueError
-    runs = np.add.reduceat((codes & 31) << bits, starts) - ((codes[ends] & 16) << bits[ends] + 1)
-    for first in (1, 2):
-        runs[first::2] = runs[first::2].cumsum()
-    return runs
