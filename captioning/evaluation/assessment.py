@@ -34,19 +34,14 @@ from captioning.search.search import generable_log_probs
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
 """The grid that the temperature is chosen from, in steps of 5 %."""
 
-BINS = 10
-"""Bins of equal width for the expected calibration error."""
-
-PENALTY = 1e-3
-"""Weight of the squared regression weights of standardised features."""
+BINS = 10  # of equal width, for the expected calibration error
+PENALTY = 1e-3  # weight of the squared regression weights of standardised features
+FEWEST = 5  # good captions, and others, that a regression needs at least
 
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
 """Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
 nor does more entropy make it surer, so that odd pictures do not profit from chance in few photos.
 """
-
-FEWEST = 5
-"""Good captions, and others, that a regression needs at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +52,8 @@ class Assessed:
         captions: one per image, by image id.
         features: `FEATURES` of each caption.
         good: whether each is good.
-        likeliest: of each image, for each word of its references, the probability of the likeliest
-            word in its place, at each temperature.
+        likeliest: of each image, for each known word of its references, the probability of the
+            likeliest word in its place, at each temperature.
         right: of each image, whether those are the words of the references.
     """
 
@@ -94,19 +89,18 @@ def assess(
         captioner: the model.
         records: the images with their references.
         search: default: the captioner's own.
-        good: says of captions by image id which are good, if the references do not decide it.
+        good: decides by image id which captions are good, in place of the references.
         batch_size: images per batch.
         features: a folder of cached annotations of the images, to use instead of the photos.
 
     Raises:
-        InputError: a photo cannot be read, or no photo has two references and `good` is not given.
+        InputError: a photo cannot be read, or no photo has two references.
     """
     search = search or captioner.search
     words = captioner.vocabulary
 
     @torch.no_grad()
     def read(photos: Sequence[Viewed | PhotoError]) -> list[tuple[Any, ...]]:
-        """Of each photo its id, caption and features, and what `_of_words` gives."""
         viewed = list(raise_errors(photos))
         mine = [records[each.number] for each in viewed]
         images = torch.stack([each.view.pixels for each in viewed]).to(captioner.device)
@@ -118,10 +112,10 @@ def assess(
         known = confidence_features(best, decoded.scores, logits)[:, 0]
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
-        likeliest, right = _of_words(captioner.logits(memory, written).float(), written)
+        likeliest = _likeliest(captioner.logits(memory, written).float(), written)
         texts = map(words.text, best.tokens[:, 0].tolist())
         ids = [each.image_id for each in mine]
-        return list(zip(ids, texts, known.cpu().numpy(), likeliest, right, strict=True))
+        return list(zip(ids, texts, known.cpu().numpy(), *likeliest, strict=True))
 
     rows: list[tuple[Any, ...]] = []
     photos = photos_of(captioner, records, features)
@@ -135,10 +129,10 @@ def assess(
     return Assessed(captions, np.stack(known), is_good, likeliest, right)
 
 
-def _of_words(
+def _likeliest(
     logits: Float[Tensor, "B N T V"], written: Int[Tensor, "B N T"]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """`likeliest` and `right` of the known words of references, for each image."""
+    """`Assessed.likeliest` and `right` of references."""
     real = (written != PAD) & (written != UNK)
     chosen, counts = logits[real], real.sum(dim=(1, 2)).tolist()
     tops = [generable_log_probs(chosen / float(each)).amax(dim=1).exp() for each in TEMPERATURES]
@@ -153,26 +147,15 @@ def good_captions(
     records: Sequence[Record],
     tokenizer: TokenizerName = "ptb",
 ) -> Bool[np.ndarray, " I"]:
-    """Whether each caption's CIDEr-D is at least the median of people's captions; see `assess`.
-
-    Raises:
-        InputError: no photo has two references.
-    """
+    """Whether each caption's CIDEr-D is at least the median of people's captions; see `assess`."""
     cut = tokenizer_of_scores(tokenizer)
     references = [[words_of(cut(caption)) for caption in record.captions] for record in records]
     frequencies = DocumentFrequencies.of(references)
-    people = [
-        (one, its[:n] + its[n + 1 :])
-        for its in references
-        if len(its) > 1
-        for n, one in enumerate(its)
-    ]
-    if not people:
-        raise InputError(
-            "no photo has two captions, but what people's captions score against each other "
-            "decides which captions are good; add captions"
-        )
-    ones, others = zip(*people, strict=True)
+    several = [its for its in references if len(its) > 1]
+    if not several:
+        raise InputError("no photo has two captions, whose scores decide which are good; add some")
+    ones = [one for its in several for one in its]
+    others = [its[:n] + its[n + 1 :] for its in several for n in range(len(its))]
     of_people = cider_scores(ones, others, frequencies).images["CIDEr"]
     written = [generated_words(captions[record.image_id], tokenizer) for record in records]
     of_model = cider_scores(written, references, frequencies).images["CIDEr"]
@@ -194,7 +177,7 @@ def calibrated(assessed: Assessed) -> Calibration:
     if min(good, len(assessed.good) - good) < FEWEST:
         raise InputError(
             f"{good} of {len(assessed.good)} captions are good; a calibration needs at least "
-            f"{FEWEST} good ones and as many others, so use more photos"
+            f"{FEWEST} good ones and as many others; use more photos"
         )
     known = np.isfinite(assessed.features)  # one caption alone, say, has no margin
     means = np.where(known, assessed.features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
@@ -209,14 +192,11 @@ def calibrated(assessed: Assessed) -> Calibration:
 
     p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
     right = np.concatenate(assessed.right)[:, None]
+    temperature = TEMPERATURES[np.where(right, -np.log(p), -np.log1p(-p)).sum(0).argmin()]
     start = np.zeros(len(FEATURES) + 1)
     *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
-    return Calibration(
-        temperature=float(TEMPERATURES[np.where(right, -np.log(p), -np.log1p(-p)).sum(0).argmin()]),
-        means=tuple(map(float, means)),
-        weights=tuple(map(float, np.array(weights) / scales)),
-        bias=float(bias),
-    )
+    weights = tuple((np.array(weights) / scales).tolist())
+    return Calibration(float(temperature), tuple(means.tolist()), weights, float(bias))
 
 
 @dataclass(frozen=True, eq=False)

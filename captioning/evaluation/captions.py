@@ -21,7 +21,7 @@ def split_captions(
     batch_size: int = 32,
     features: str | Path | None = None,
 ) -> dict[int | str, str]:
-    """One caption per image, by image id.
+    """One caption per image, by image id; raises PhotoError if a photo cannot be read.
 
     Args:
         captioner: the model.
@@ -29,9 +29,6 @@ def split_captions(
         search: default: the captioner's own.
         batch_size: images per batch.
         features: a folder of cached annotations of the images, to use instead of the photos.
-
-    Raises:
-        PhotoError: a photo cannot be read.
     """
     photos = photos_of(captioner, records, features)
     found = raise_errors(captioner.stream(photos, search, batch_size=batch_size))
@@ -53,8 +50,8 @@ def photos_of(
     encoder, side = captioner.model.encoder, captioner.preprocessing.size
     if isinstance(encoder, JointEncoder) or encoder.constant is None:
         raise InputError(
-            f"{features}: a model that trained its whole encoder has no features, nor have several "
-            "models with different ones; omit --features"
+            f"{features}: a model that trained its whole encoder, or several different models, "
+            "cannot use features; omit --features"
         )
     cache = FeatureCache(features)
     cache.check(encoder.constant, captioner.preprocessing, images)

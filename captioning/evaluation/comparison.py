@@ -61,10 +61,10 @@ def compared(
 
     Args:
         first: the scores of system A by each metric.
-        second: those of system B, in the same order, of the same images in the same order.
-        samples: number of bootstrap samples.
-        trials: number of trials of the randomisation.
-        seed: of samples and trials.
+        second: those of system B, of the same metrics and images in the same order.
+        samples: of the bootstrap.
+        trials: of the randomisation.
+        seed: of both.
     """
     pairs = list(zip(first, second, strict=True))
     images = len(next(values for each in first for values in each.images.values()))
@@ -98,7 +98,7 @@ def compared(
 
 
 def _swaps(images: int, trials: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Ones for images whose captions a trial swaps, half of them on average; (T, images) each."""
+    """Blocks of (T, images) with 1 where a trial swaps the captions of an image, else 0."""
     rng = np.random.default_rng(seed)
     rows = max(1, scores.BLOCK // images)
     for start in range(0, trials, rows):

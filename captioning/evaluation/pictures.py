@@ -12,26 +12,16 @@ from matplotlib.patches import Rectangle
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.evaluation.assessment import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
-from captioning.evaluation.grounding.mentions import (
-    GAUSSIAN,
-    IN_BOX,
-    MEASURES,
-    MODEL,
-    SOURCES,
-    UNIFORM,
-    named,
-)
+from captioning.evaluation.grounding.mentions import MEASURES, SOURCES
 from captioning.files import written_whole
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
 WORDS = 12  # of the plot: the most frequent ones
 SHOWN, COLUMNS = 8, 4  # mentions in the picture of the best, or of the worst
 
-COLOURS = {MODEL: "#31688e", UNIFORM: "#c2410c", GAUSSIAN: "#4d7c0f"}
-MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
+COLOURS = {"model": "#31688e", "uniform": "#c2410c", "Gaussian": "#4d7c0f"}
+MARKERS = {"uniform": "|", "Gaussian": "x"}
 BOX_COLOUR = "#7df9ff"
-
-CALIBRATION_SIZE = (9.6, 3.6)  # inches
 OURS, OTHER = "#2b5c8a", "0.6"
 
 
@@ -66,11 +56,10 @@ def draw_scores(report: GroundingReport) -> Figure:
     panels = figure.subplots(1, len(MEASURES), sharey=True)
     for axes, measure in zip(panels, MEASURES, strict=True):
         values = np.nan_to_num([group.value(measure) for group in groups])
-        axes.barh(places, values, color=COLOURS[MODEL], height=0.7, label=MODEL)
+        axes.barh(places, values, color=COLOURS["model"], height=0.7, label="model")
         for place, group in enumerate(groups):
             if measure in group.scores:
-                interval = group.scores[measure].interval
-                axes.plot(interval, (place, place), color="black", linewidth=1)
+                axes.plot(group.scores[measure][1:], (place, place), color="black", linewidth=1)
         for source, marker in MARKERS.items():
             theirs = [group.value(measure, source) for group in groups]
             style = {"marker": marker, "color": COLOURS[source], "zorder": 3, "clip_on": False}
@@ -80,8 +69,8 @@ def draw_scores(report: GroundingReport) -> Figure:
     names, families = drawable([f"{group.name} ({group.count})" for group in groups])
     panels[0].set_yticks(places, names, fontfamily=families, parse_math=False)
     panels[0].invert_yaxis()
-    handles, labels = panels[0].get_legend_handles_labels()
-    order = [handles[labels.index(source)] for source in SOURCES]
+    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    order = [handles[source] for source in SOURCES]
     figure.legend(order, SOURCES, loc="outside lower center", ncols=len(SOURCES), frameon=False)
     return figure
 
@@ -106,7 +95,7 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
             box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
             axes.add_patch(box)
         [name], families = drawable([each.mention.name])
-        inside, area = each.values[IN_BOX], each.values[named(IN_BOX, UNIFORM)]
+        inside, area = each.values["mass in box"], each.values["mass in box, uniform"]
         title = f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view"
         axes.set_title(title, fontsize=9, fontfamily=families, parse_math=False)
     return figure
@@ -120,7 +109,7 @@ def save_calibration(report: CalibrationReport, path: str | Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    figure = Figure(figsize=CALIBRATION_SIZE, layout="constrained")
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     captions, words, risk = figure.subplots(1, 3)
     _draw_reliability(captions, report.captions, "Captions", "confidence", "share that is good")
     _draw_reliability(words, report.words, "Words", "probability", "share that is right")
@@ -143,7 +132,6 @@ def _draw_reliability(axes: Axes, found: Reliability, title: str, given: str, ca
 
 
 def _draw_risk(axes: Axes, found: Reliability) -> None:
-    """The share of captions that are not good among the surest ones."""
     ours, best, random = found.areas
     coverage = np.arange(1, len(found.risks) + 1) / len(found.risks)
     least = (coverage - 1 + random).clip(0) / coverage

@@ -60,11 +60,11 @@ class Report:
         Args:
             captions: one caption per image.
             references: of each image; images without a caption are ignored.
-            scorers: the metrics; default: those that are always computed.
+            scorers: default: those of the metrics that are always computed.
             training: the captions that the model was trained on, if known.
             vocabulary: the model's words, if known.
             further: other scores of these captions.
-            photo_scorers: the metrics that need the photos.
+            photo_scorers: those that need the photos.
             tokenizer: of the model's vocabulary.
 
         Raises:
@@ -73,12 +73,11 @@ class Report:
         """
         if not captions:
             raise InputError("there are no captions to score; caption at least one image")
-        for image in captions:
-            if not references.get(image):
-                raise InputError(
-                    f"image {image!r} has a caption but no reference; score captions of the split "
-                    "whose annotations these are"
-                )
+        if missing := [image for image in captions if not references.get(image)]:
+            raise InputError(
+                f"image {missing[0]!r} has a caption but no reference; score captions of the split "
+                "whose annotations these are"
+            )
         if scorers is None:
             scorers = registry.scorers().values()
         cut = tokenizer_of_scores(tokenizer)
@@ -114,17 +113,15 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The whole report as plain values: scores with intervals, statistics, and each image."""
-        columns = zip(*(values.tolist() for values in self.images.values()), strict=True)
+        found = {name: self.intervals[name]._asdict() for name in self.corpus}
+        rows = np.stack([*self.images.values()], axis=1).tolist()
         return {
             "interval": LEVEL,
-            "scores": {
-                name: {"value": value, **self.intervals[name]._asdict()}
-                for name, value in self.corpus.items()
-            },
+            "scores": {name: {"value": self.corpus[name], **its} for name, its in found.items()},
             "statistics": dict(self.statistics),
             "images": [
                 {**result, **dict(zip(self.images, row, strict=True))}
-                for result, row in zip(self.results, columns, strict=True)
+                for result, row in zip(self.results, rows, strict=True)
             ],
         }
 
@@ -136,9 +133,7 @@ class Report:
     def write(self, folder: str | Path, data: Mapping[str, str]) -> None:
         """Write captions.json in COCO's results format, scores.json and the whole report.json.
 
-        Args:
-            folder: where to.
-            data: the name and the split of the data set.
+        `data` is the name and the split of the data set.
         """
         write_json(Path(folder) / "captions.json", self.results)
         write_json(Path(folder) / "scores.json", self.summary)
@@ -169,11 +164,9 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def scenes_right(
     data: str | Path, split: str
 ) -> Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None:
-    """Says which captions of drawn scenes are right in every attribute and relation.
+    """A function that decides by image id which captions are right in every word.
 
-    Returns:
-        A function of captions by image id; None if the data set in the folder `data` has no drawn
-        scenes.
+    None if the data set in the folder `data` has no drawn scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
         return None

@@ -20,54 +20,37 @@ from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.mentions import (
     ATTENDED,
     CENTRED,
-    DELETION,
     DROPS,
     FAITHFULNESS,
-    GAUSSIAN,
-    IN_BOX,
-    IN_MASK,
-    INSERTION,
     KINDS,
     MEASURES,
-    MODEL,
-    OVERALL,
-    POINTING,
-    RANDOM,
     SIGMA,
     SOURCES,
-    UNIFORM,
     GroundedMention,
     named,
 )
 from captioning.evaluation.report import aligned
 from captioning.maps import ATTENTION
-from captioning.metrics.scores import (
-    LEVEL,
-    Interval,
-    concatenated,
-    percentile_interval,
-    resamples,
-)
-
-TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
-GAINS = {measure: f"{measure}, minus Gaussian" for measure in (POINTING, IN_BOX)}
-DROP_TIMES = "fall, times the Gaussian's"
+from captioning.metrics.scores import LEVEL, concatenated, percentile_interval, resamples
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Numerators and denominators, each (images,)."""
 
 
 class Estimate(NamedTuple):
-    """A score with its bootstrap confidence interval at `LEVEL`, over images."""
+    """A score with its bootstrap confidence interval at `LEVEL`, over images.
+
+    The ends are NaN if a resample is undefined.
+    """
 
     value: float
-    interval: Interval
+    low: float
+    high: float
 
     def text(self, form: str) -> str:
         """The value and, in brackets, the interval; each by the format `form`."""
-        low, high = self.interval
-        interval = "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
-        return f"{self.value:{form}}{interval}"
+        value, low, high = (f"{each:{form}}" for each in self)
+        return value if math.isnan(self.low) else f"{value} ({low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -86,10 +69,10 @@ class Group:
         """The group of these mentions."""
         return cls(name, len(mentions), with_intervals(_pairs(mentions)) if mentions else {})
 
-    def value(self, name: str, source: str = MODEL) -> float:
+    def value(self, name: str, source: str = "model") -> float:
         """A score without its interval; NaN if undefined, as mass in mask is without masks."""
-        name = named(name, source)
-        return self.scores[name].value if name in self.scores else math.nan
+        found = self.scores.get(named(name, source))
+        return found.value if found else math.nan
 
     def as_json(self) -> dict[str, Any]:
         """The number of mentions, and the scores with their intervals."""
@@ -163,14 +146,13 @@ class GroundingReport:
     @property
     def summary(self) -> dict[str, float]:
         """All scores of all mentions, without intervals."""
-        estimates = {**self.all.scores, **self.hallucination}
-        return {name: estimate.value for name, estimate in estimates.items()}
+        return {name: each.value for name, each in (self.all.scores | self.hallucination).items()}
 
     def line(self) -> str:
         """The main scores in a line."""
-        pointing = {POINTING: self.all.scores[POINTING]} if self.mentions else {}
-        scores = (pointing | self.hallucination).items()
-        return "grounding: " + ", ".join(f"{name} {each.text('.3f')}" for name, each in scores)
+        scores = self.all.scores | self.hallucination
+        names = [name for name in ("pointing", "CHAIR-i", "CHAIR-s") if name in scores]
+        return "grounding: " + ", ".join(f"{name} {scores[name].text('.3f')}" for name in names)
 
     def as_json(self) -> dict[str, Any]:
         """The whole report with every mention, without undefined values and without times."""
@@ -205,10 +187,10 @@ def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str,
     for name, report in reports.items():
         scores = {key: value for key, value in report.as_json().items() if key != "mentions"}
         found[name] = {"milliseconds": report.milliseconds, **scores}
-        if report is not compared and OVERALL in report.all.scores:
-            pairs = zip(report.mentions, compared.mentions, strict=True)
+        if report is not compared and "overall" in report.all.scores:
             gains = [
-                {name: a.values[name] - b.values[name] for name in FAITHFULNESS} for a, b in pairs
+                {name: one.values[name] - other.values[name] for name in FAITHFULNESS}
+                for one, other in zip(report.mentions, compared.mentions, strict=True)
             ]
             differences = with_intervals(_sums(report.mentions, gains))
             found[name][f"minus {compared.map_name}"] = _estimates_json(differences)
@@ -224,21 +206,20 @@ def grounding_table(reports: Mapping[str, GroundingReport]) -> str:
     first = next(iter(reports.values()))
     header = ("map", "pointing", "minus Gaussian's", "off middle", "mass", "fall", "overall")
     rows: list[tuple[str, ...]] = [(*header, "ms/word")]
-    baselines = (GAUSSIAN, UNIFORM, *([RANDOM] if OVERALL in first.all.scores else []))
-    lines = [(printable(name), report, MODEL) for name, report in reports.items()]
-    for name, report, source in [*lines, *((name, first, name) for name in baselines)]:
-        gain, fall, cost = "-", {GAUSSIAN: CENTRED}.get(source, ""), math.nan
-        if source == MODEL and report.mentions:
-            gain, fall = report.all.scores[GAINS[POINTING]].text("+.3f"), ATTENDED
-            cost = report.milliseconds
+    lines = [(printable(name), report, "model", ATTENDED) for name, report in reports.items()]
+    lines += [("Gaussian", first, "Gaussian", CENTRED), ("uniform", first, "uniform", "")]
+    if "overall" in first.all.scores:
+        lines.append(("random", first, "random", ""))
+    for name, report, source, fall in lines:
+        gain = report.all.scores.get("pointing, minus Gaussian") if source == "model" else None
         numbers = (
-            f"{report.all.value(POINTING, source):.3f}",
-            gain,
-            f"{report.kinds[0].value(POINTING, source):.3f}",
-            f"{report.all.value(IN_BOX, source):.3f}",
+            f"{report.all.value('pointing', source):.3f}",
+            gain.text("+.3f") if gain else "-",
+            f"{report.kinds[0].value('pointing', source):.3f}",
+            f"{report.all.value('mass in box', source):.3f}",
             f"{report.all.value(fall):.4f}",
-            f"{report.all.value(OVERALL, source):.4f}",
-            f"{cost:.1f}",
+            f"{report.all.value('overall', source):.4f}",
+            f"{report.milliseconds if source == 'model' and report.mentions else math.nan:.1f}",
         )
         rows.append((name, *(number.replace("nan", "-") for number in numbers)))
     notes = [
@@ -254,7 +235,7 @@ def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
     """Ratios of sums over images, such as means over words, with their intervals.
 
     Ratios whose denominator is zero for all images are omitted. All use the same resamples, so a
-    difference has the interval of paired resamples; its ends are NaN if a resample is undefined.
+    difference has the interval of paired resamples.
     """
     pairs = {name: pair for name, pair in pairs.items() if pair[1].any()}
     if not pairs:
@@ -268,7 +249,7 @@ def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
         for counts in resamples(len(next(iter(pairs.values()))[0]))
     )
     return {
-        name: Estimate(float(top.sum() / bottom.sum()), percentile_interval(drawn[name]))
+        name: Estimate(float(top.sum() / bottom.sum()), *percentile_interval(drawn[name]))
         for name, (top, bottom) in pairs.items()
     }
 
@@ -276,14 +257,14 @@ def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
 def _pairs(mentions: Sequence[GroundedMention]) -> dict[str, Pair]:
     """Numerators and denominators of the scores, for every image with such mentions."""
     pairs = _sums(mentions, [each.values for each in mentions])
-    for measure, name in TIMES.items():
-        if measure in pairs:
-            pairs[name] = (pairs[measure][0], pairs[named(measure, UNIFORM)][0])
-    for measure, name in GAINS.items():
-        theirs, number = pairs[named(measure, GAUSSIAN)]
-        pairs[name] = (pairs[measure][0] - theirs, number)
+    for mass in ("mass in box", "mass in mask"):
+        if mass in pairs:
+            pairs[f"{mass}, times uniform"] = pairs[mass][0], pairs[f"{mass}, uniform"][0]
+    for measure in ("pointing", "mass in box"):
+        theirs, number = pairs[f"{measure}, Gaussian"]
+        pairs[f"{measure}, minus Gaussian"] = pairs[measure][0] - theirs, number
     if ATTENDED in pairs:
-        pairs[DROP_TIMES] = (pairs[ATTENDED][0], pairs[CENTRED][0])
+        pairs["fall, times the Gaussian's"] = pairs[ATTENDED][0], pairs[CENTRED][0]
     return pairs
 
 
@@ -296,37 +277,31 @@ def _sums(
     for name in dict.fromkeys(name for its in values for name in its):
         column = np.array([its.get(name, 0.0) for its in values])
         known = np.array([name in its for its in values], dtype=np.float64)
-        sums, numbers = (np.bincount(images, each).astype(float) for each in (column, known))
-        found[name] = sums, numbers
+        found[name] = np.bincount(images, column), np.bincount(images, known)
     return found
 
 
 def _estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Estimates as plain values; an interval with an undefined end is omitted."""
+    """Estimates as plain values; an undefined interval is omitted."""
     return {
-        name: {"value": value, **({} if math.isnan(interval.low) else interval._asdict())}
-        for name, (value, interval) in scores.items()
+        name: {key: value for key, value in each._asdict().items() if not math.isnan(value)}
+        for name, each in scores.items()
     }
 
 
 def _mention_json(each: GroundedMention) -> dict[str, Any]:
-    values = each.values
-    found: dict[str, Any] = {
-        "image_id": each.image_id,
-        "word": each.mention.name,
-        "category": each.mention.category,
-        "caption": each.caption,
-        "start": each.mention.start,
-    }
+    values, (word, category, start, _) = each.values, each.mention
+    found: dict[str, Any] = {"image_id": each.image_id, "word": word, "category": category}
+    found |= {"caption": each.caption, "start": start}
     for source in SOURCES:
         names = {measure: named(measure, source) for measure in MEASURES}
         found[source] = {key: values[name] for key, name in names.items() if name in values}
     if ATTENDED in values:
         keys = ("probability", "attended", "random", "centred")
         found["falls"] = {key: values[name] for key, name in zip(keys, DROPS, strict=True)}
-    if OVERALL in values:
+    if "overall" in values:
         found["areas"] = {
-            source: {key: values[named(key, source)] for key in (DELETION, INSERTION)}
-            for source in (MODEL, GAUSSIAN, RANDOM)
+            source: {key: values[named(key, source)] for key in ("deletion", "insertion")}
+            for source in ("model", "Gaussian", "random")
         }
     return found

@@ -1,9 +1,10 @@
 """The words of captions that name objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
 
 from captioning.data.records import Record
 from captioning.data.tokens import plurals, tokenize
@@ -11,6 +12,7 @@ from captioning.errors import InputError
 from captioning.files import read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
+NAMES = TypeAdapter(dict[str, list[str]])
 FORMAT = '{"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}'
 
 
@@ -23,8 +25,7 @@ class Mention(NamedTuple):
     stop: int  # after the last one
 
 
-@dataclass(frozen=True)
-class ImageMentions:
+class ImageMentions(NamedTuple):
     """How many mentions the captions of an image have."""
 
     count: int
@@ -71,16 +72,10 @@ class Lexicon:
         """
         content = read_json(path)
         try:
-            categories, others = content["categories"], content.get("others", [])
-            lists = [*categories.values(), others]
-            names = [name for its in lists for name in its]
-            if not all(isinstance(each, list) for each in lists) or any(
-                not isinstance(name, str) for name in names
-            ):
-                raise TypeError
-        except (AttributeError, LookupError, TypeError):
+            others = NAMES.validate_python({"others": content.get("others", [])})
+            return cls(NAMES.validate_python(content["categories"]), others["others"])
+        except (AttributeError, LookupError, ValidationError):
             raise InputError(f'{path}: expected {FORMAT}; "others" is optional') from None
-        return cls(categories, others)
 
     @classmethod
     def of(cls, categories: Iterable[str]) -> "Lexicon":

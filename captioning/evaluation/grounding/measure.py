@@ -5,6 +5,7 @@ Shapes: B images, N captions per image, T words, P mentions of objects.
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -19,7 +20,12 @@ from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError, PhotoError, raise_errors
-from captioning.evaluation.grounding.faithfulness import Phrase, curve_areas, occlusion_drops
+from captioning.evaluation.grounding.faithfulness import (
+    DRAWS,
+    curve_areas,
+    occlusion_drops,
+    phrase_probabilities,
+)
 from captioning.evaluation.grounding.grounding_report import GroundingReport
 from captioning.evaluation.grounding.lexicon import (
     ImageMentions,
@@ -28,14 +34,7 @@ from captioning.evaluation.grounding.lexicon import (
     categories,
     named_by_people,
 )
-from captioning.evaluation.grounding.mentions import (
-    GAUSSIAN,
-    MODEL,
-    RANDOM,
-    GroundedMention,
-    gaussian,
-    map_values,
-)
+from captioning.evaluation.grounding.mentions import GroundedMention, gaussian, map_values
 from captioning.evaluation.grounding.targets import Target
 from captioning.maps import Captioned, word_maps
 from captioning.progress_bar import ProgressBar
@@ -81,7 +80,7 @@ def ground(
     lexicon = lexicon or Lexicon.of(categories(records))
     known = frozenset(captioner.vocabulary.words)
     names = maps or [captioner.default_map]
-    random = {name: torch.Generator().manual_seed(seed) for name in names}
+    random = torch.Generator().manual_seed(seed)
     orders = torch.Generator().manual_seed(seed) if curves else None
     mentions: dict[str, list[GroundedMention]] = {name: [] for name in names}
     seconds = dict.fromkeys(names, 0.0)
@@ -112,11 +111,11 @@ def ground(
                 began = time.perf_counter()
                 found[name] = word_maps(name, captioned)
                 seconds[name] += time.perf_counter() - began
-            grid = found[names[0]].shape[3], found[names[0]].shape[4]
+            rows, columns = found[names[0]].shape[3:]
             tested, phrases = [], []
             for image, (number, _, view) in enumerate(viewed):
                 record, own = records[number], None if captions is None else texts[number][0]
-                its, count = _named_objects(record, view, own, lexicon, known, grid)
+                its, count = _named_objects(record, view, own, lexicon, known, (rows, columns))
                 counts.append(count)
                 for caption, mention, target in its:
                     row = image * captioned.tokens.shape[1] + caption
@@ -125,10 +124,15 @@ def ground(
             bar.update(len(viewed))
             if not tested:
                 continue
-            means = {name: _means(of_words, phrases) for name, of_words in found.items()}
+            means = {}
+            for name, of_words in found.items():
+                flat = of_words.double().flatten(0, 1).cpu().numpy()
+                means[name] = np.stack([flat[row, a:b].mean(axis=0) for row, a, b in phrases])
             hidden: dict[str, list[dict[str, float]]] = dict.fromkeys(names, [{}] * len(tested))
-            if drops and captioned.annotations.shape[1] == prod(grid):
-                hidden = _faithfulness(captioned, phrases, means, random, orders)
+            if drops and captioned.annotations.shape[1] == rows * columns:
+                hidden = _faithfulness(
+                    captioned, phrases, means, random, orders if curves else None
+                )
             for name in names:
                 mentions[name] += [
                     GroundedMention(*each, weights, map_values(weights, each[-1]) | values)
@@ -177,48 +181,35 @@ def _named_objects(
     return tested, ImageMentions(len(mentions), tuple(absent), unknown)
 
 
-def _means(
-    maps: Float[torch.Tensor, "B N T rows columns"], phrases: Sequence[Phrase]
-) -> Float[np.ndarray, "P rows columns"]:
-    """The mean map of the words of each phrase."""
-    by_caption = maps.double().flatten(0, 1).cpu().numpy()
-    return np.stack([by_caption[row, start:stop].mean(axis=0) for row, start, stop in phrases])
-
-
 @torch.no_grad()
 def _faithfulness(
     captioned: Captioned,
-    phrases: Sequence[Phrase],
+    phrases: Sequence[tuple[int, int, int]],
     maps: Mapping[str, Float[np.ndarray, "P rows columns"]],
-    random: Mapping[str, torch.Generator],
+    random: torch.Generator,
     orders: torch.Generator | None,
 ) -> dict[str, list[dict[str, float]]]:
     """The values of each phrase when regions are hidden, by the names of the maps.
 
-    Args:
-        captioned: the captions.
-        phrases: their mentions.
-        maps: of the phrases.
-        random: draws the regions that are hidden at random.
-        orders: draws the random order of the curves; None for no curves.
+    `random` draws the regions that are hidden at random, `orders` the random order of the curves;
+    without it there are no curves.
     """
     annotations = captioned.annotations.repeat_interleave(captioned.tokens.shape[1], dim=0)
-    read = captioned.model, annotations, captioned.tokens.flatten(0, 1), phrases
-    flat = {name: torch.from_numpy(its).flatten(1).to(annotations) for name, its in maps.items()}
-    parts = {
-        name: [occlusion_drops(*read, its, captioned.grid, random[name])]
-        for name, its in flat.items()
-    }
+    tokens = captioned.tokens.flatten(0, 1)
+    read = partial(phrase_probabilities, captioned.model, annotations, tokens, phrases)
+    shape = len(phrases), prod(captioned.grid)
+    noise, baselines = torch.rand(shape[0], DRAWS, shape[1], generator=random), {}
     if orders is not None:
-        middle = torch.from_numpy(gaussian(captioned.grid)).flatten()
-        noise = torch.rand(len(phrases), len(middle), generator=orders, dtype=middle.dtype)
-        both = {GAUSSIAN: middle.expand_as(noise), RANDOM: noise}
-        baselines = curve_areas(
-            *read, {name: its.to(annotations.device) for name, its in both.items()}
-        )
-        for name, its in flat.items():
-            parts[name] += [curve_areas(*read, {MODEL: its}), baselines]
-    return {
-        name: [{k: v for part in its for k, v in part.items()} for its in zip(*of_map, strict=True)]
-        for name, of_map in parts.items()
-    }
+        middle = torch.from_numpy(gaussian(captioned.grid)).flatten().expand(shape)
+        order = torch.rand(shape, generator=orders, dtype=middle.dtype)
+        both = {"Gaussian": middle.to(tokens.device), "random": order.to(tokens.device)}
+        baselines = curve_areas(read, both)
+    found = {}
+    for name, its in maps.items():
+        weights = torch.from_numpy(its).flatten(1).to(annotations)
+        columns = occlusion_drops(read, weights, captioned.grid, noise)
+        if orders is not None:
+            columns |= curve_areas(read, {"model": weights}) | baselines
+        rows = torch.stack([*columns.values()], dim=1).tolist()
+        found[name] = [dict(zip(columns, row, strict=True)) for row in rows]
+    return found

@@ -19,24 +19,23 @@ from captioning.evaluation.grounding.targets import Target
 SIGMA = 0.25
 """Standard deviation of the Gaussian baseline along each axis, in sides of the crop."""
 
-MODEL, UNIFORM, GAUSSIAN = SOURCES = ("model", "uniform", "Gaussian")
-RANDOM = "random"
+SOURCES = ("model", "uniform", "Gaussian")
+"""What gives a map: the model and two baselines. The curves have a random one, "random", too."""
 
-POINTING, IN_BOX, IN_MASK = MEASURES = ("pointing", "mass in box", "mass in mask")
-DROPS = PROBABILITY, ATTENDED, AT_RANDOM, CENTRED = (
-    "probability",
-    "fall without the most attended regions",
-    "fall without random regions",
-    "fall without regions in the middle",
-)
-FAITHFULNESS = DELETION, INSERTION, OVERALL = ("deletion", "insertion", "overall")
+MEASURES = ("pointing", "mass in box", "mass in mask")
+FAITHFULNESS = ("deletion", "insertion", "overall")
+
+ATTENDED = "fall without the most attended regions"
+AT_RANDOM = "fall without random regions"
+CENTRED = "fall without regions in the middle"
+DROPS = ("probability", ATTENDED, AT_RANDOM, CENTRED)
 
 Weights = Float[np.ndarray, "rows columns"]
 
 
 def named(measure: str, source: str) -> str:
     """The name of a measure of a source; the source is omitted for the model."""
-    return measure if source == MODEL else f"{measure}, {source}"
+    return measure if source == "model" else f"{measure}, {source}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class GroundedMention:
     @property
     def gain(self) -> float:
         """The mass in the box, minus that of the uniform map."""
-        return self.values[IN_BOX] - self.values[named(IN_BOX, UNIFORM)]
+        return self.values["mass in box"] - self.values["mass in box, uniform"]
 
     @property
     def size_share(self) -> float:
@@ -90,14 +89,13 @@ def map_values(weights: Weights, target: Target) -> dict[str, float]:
     inside, each spread evenly over its cell.
     """
     grid = weights.shape
-    maps = {MODEL: weights, UNIFORM: np.full(grid, 1 / np.prod(grid)), GAUSSIAN: gaussian(grid)}
+    maps = weights, np.full(grid, 1 / np.prod(grid)), gaussian(grid)
     found = {}
-    for source, its in maps.items():
-        holds = target.box_holds[its == its.max()]
-        found[named(POINTING, source)] = float(holds.mean())
-        found[named(IN_BOX, source)] = float((its * target.in_box).sum())
+    for source, its in zip(SOURCES, maps, strict=True):
+        found[named("pointing", source)] = float(target.box_holds[its == its.max()].mean())
+        found[named("mass in box", source)] = float((its * target.in_box).sum())
         if target.in_mask is not None:
-            found[named(IN_MASK, source)] = float((its * target.in_mask).sum())
+            found[named("mass in mask", source)] = float((its * target.in_mask).sum())
     return found
 
 

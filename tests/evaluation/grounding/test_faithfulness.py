@@ -1,26 +1,21 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.evaluation.grounding.faithfulness import (
+    DRAWS,
     LEVELS,
+    Read,
     curve_areas,
     occlusion_drops,
-    probabilities,
+    phrase_probabilities,
 )
-from captioning.evaluation.grounding.mentions import (
-    AT_RANDOM,
-    ATTENDED,
-    DELETION,
-    INSERTION,
-    MODEL,
-    PROBABILITY,
-    named,
-)
+from captioning.evaluation.grounding.mentions import AT_RANDOM, ATTENDED
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory, State, Step
 
@@ -28,15 +23,22 @@ TOKENS = torch.tensor(
     [[BOS, 4, 5, 6, EOS, PAD], [BOS, 5, 4, EOS, PAD, PAD], [BOS, 7, 6, 5, 4, EOS]]
 )
 PHRASES = [(0, 0, 1), (0, 1, 3), (1, 1, 2), (2, 3, 4)]
+ONE_WORD = torch.tensor([[BOS, 4, EOS]]), [(0, 0, 1)]
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def reader(model: nn.Module, annotations: Tensor, *given: object) -> Read:
+    """Reads the phrases of captions, by default of `TOKENS`."""
+    return partial(phrase_probabilities, model, annotations, *(given or (TOKENS, PHRASES)))
 
 
-def peaked(regions: int) -> Tensor:
+def drops(read: Read, weights: Tensor, grid: tuple[int, int] = (2, 3)) -> dict[str, Tensor]:
+    noise = torch.rand(len(weights), DRAWS, weights.shape[1], generator=torch.manual_seed(0))
+    return occlusion_drops(read, weights, grid, noise)
+
+
+def peaked(regions: int, phrases: int = len(PHRASES)) -> Tensor:
     """Weights of each phrase that lie on its second region by 0.9."""
-    weights = torch.full((len(PHRASES), regions), 0.1 / (regions - 1), dtype=torch.double)
+    weights = torch.full((phrases, regions), 0.1 / (regions - 1), dtype=torch.double)
     weights[:, 1] = 0.9
     return weights
 
@@ -67,115 +69,97 @@ class Naming(Blind):
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
-    blind, maps = Blind(5, 8), {MODEL: torch.rand(len(PHRASES), 6, dtype=torch.double)}
-    drops = occlusion_drops(blind, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator())
-    areas = curve_areas(blind, annotations, TOKENS, PHRASES, maps)
-    for found, under in zip(drops, areas, strict=True):
-        whole, *fallen = found.values()
-        assert whole > 0
-        assert fallen == pytest.approx([0, 0, 0], abs=1e-12)
-        assert [*under.values()] == pytest.approx([whole, whole, 0])
+    read, maps = reader(Blind(5, 8), annotations), torch.rand(len(PHRASES), 6, dtype=torch.double)
+    whole, *fallen = drops(read, peaked(6)).values()
+    assert (whole > 0).all()
+    for each in fallen:
+        torch.testing.assert_close(each, torch.zeros_like(each), rtol=0, atol=1e-12)
+    areas = curve_areas(read, {"model": maps})
+    torch.testing.assert_close([*areas.values()], [whole, whole, torch.zeros_like(whole)])
 
 
 def test_hiding_the_one_region_that_matters_removes_its_effect() -> None:
     annotations = torch.zeros(1, 100, 5, dtype=torch.double)
     annotations[0, 1, 0] = 3.0
-    tokens = torch.tensor([[BOS, 4, EOS]])
-    [found] = occlusion_drops(
-        Naming(5, 8), annotations, tokens, [(0, 0, 1)], peaked(100)[:1], (10, 10), generator()
-    )
+    found = drops(reader(Naming(5, 8), annotations, *ONE_WORD), peaked(100, 1), (10, 10))
     # Of eight words PAD, BOS and UNK are never generated.
-    whole, without = torch.tensor([3.0, 0.0]).double().exp().unbind()
-    assert found[PROBABILITY] == pytest.approx((whole / (whole + 4)).item())
-    assert found[ATTENDED] == pytest.approx((whole / (whole + 4) - without / 5).item())
-    assert found[AT_RANDOM] == pytest.approx(0, abs=1e-12)
+    whole, without = torch.tensor([3.0, 0.0]).double().exp()
+    assert found["probability"].item() == pytest.approx((whole / (whole + 4)).item())
+    assert found[ATTENDED].item() == pytest.approx((whole / (whole + 4) - without / 5).item())
+    assert found[AT_RANDOM].item() == pytest.approx(0, abs=1e-12)
+
+
+def shares(decoder: Decoder, annotations: Tensor, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """The probabilities of the words after each token, of one caption per image."""
+    logits, _ = decoder(annotations, tokens[:, None, :-1], mask)
+    logits[..., [PAD, BOS, 3]] = -torch.inf
+    return logits[:, 0].softmax(dim=-1)
 
 
 def test_a_phrases_probability_is_that_of_its_words_in_turn(
     decoder: Decoder, annotations: Tensor
 ) -> None:
-    found = occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator())
-    logits, _ = decoder(annotations, TOKENS[:, None, :-1])
-    logits[..., [PAD, BOS, 3]] = -torch.inf
-    shares = logits[:, 0].softmax(dim=-1)
-    expected = (shares[0, 1, 5] * shares[0, 2, 6]).item()
-    assert found[1][PROBABILITY] == pytest.approx(expected)
+    found = drops(reader(decoder, annotations), peaked(6))["probability"]
+    words = shares(decoder, annotations, TOKENS, None)[0]
+    assert found[1].item() == pytest.approx((words[1, 5] * words[2, 6]).item())
 
 
 def test_the_fewest_regions_that_hold_half_the_map_are_hidden(
     decoder: Decoder, annotations: Tensor
 ) -> None:
     weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
-    [found] = occlusion_drops(
-        decoder, annotations, TOKENS, [(2, 0, 1)], weights, (2, 3), generator()
-    )
+    found = drops(reader(decoder, annotations, TOKENS, [(2, 0, 1)]), weights)[ATTENDED]
     mask = torch.tensor([[True, False, True, True, False, True]])
-    shares = []
-    for seen in (None, mask):
-        logits, _ = decoder(annotations[2:], TOKENS[2:, None, :1], seen)
-        logits[..., [PAD, BOS, 3]] = -torch.inf
-        shares.append(logits[0, 0, 0].softmax(dim=-1)[7].item())
-    assert found[ATTENDED] == pytest.approx(shares[0] - shares[1])
+    whole, without = (
+        shares(decoder, annotations[2:], TOKENS[2:], seen)[0, 0, 7].item() for seen in (None, mask)
+    )
+    assert found.item() == pytest.approx(whole - without)
 
 
 def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
     decoder: Decoder, annotations: Tensor
 ) -> None:
-    weights, shared = peaked(6), generator()
-    together = occlusion_drops(decoder, annotations, TOKENS, PHRASES, weights, (2, 3), generator())
-    alone = [
-        occlusion_drops(decoder, annotations, TOKENS, [phrase], weights[n : n + 1], (2, 3), shared)[
-            0
-        ]
-        for n, phrase in enumerate(PHRASES)
-    ]
-    for one, other in zip(together, alone, strict=True):
-        assert one == pytest.approx(other)
+    seen = torch.rand(len(PHRASES), 3, 6, generator=torch.manual_seed(0)) < 0.7
+    seen[..., 0] = True
+    together = reader(decoder, annotations)(seen)
+    for number, phrase in enumerate(PHRASES):
+        alone = reader(decoder, annotations, TOKENS, [phrase])(seen[number : number + 1])
+        torch.testing.assert_close(alone[0], together[number])
 
 
 def test_at_least_one_region_is_never_hidden(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    one = annotations[:, :1]
     weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
-    for found in occlusion_drops(lstm, one, TOKENS, PHRASES, weights, (1, 1), generator()):
-        assert [*found.values()][1:] == pytest.approx([0, 0, 0], abs=1e-12)
+    _, *fallen = drops(reader(lstm, annotations[:, :1]), weights, (1, 1)).values()
+    torch.testing.assert_close(torch.stack(fallen), torch.zeros(3, len(PHRASES)).double())
 
 
 def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
     # By hand: one of twelve regions gives the word its odds, so each curve has two heights.
     annotations = torch.zeros(1, 12, 5, dtype=torch.double)
     annotations[0, 7, 0] = 3.0
-    right = torch.zeros(12, dtype=torch.double)
-    right[7] = 1.0
-    tokens = torch.tensor([[BOS, 4, EOS]])
-    maps = {"best": right[None], "worst": -right[None]}
-    [areas] = curve_areas(Naming(5, 8), annotations, tokens, [(0, 0, 1)], maps)
+    right = torch.zeros(1, 12, dtype=torch.double)
+    right[0, 7] = 1.0
+    read = reader(Naming(5, 8), annotations, *ONE_WORD)
+    areas = curve_areas(read, {"best": right, "worst": -right})
     with_it = torch.tensor(3.0).double().exp().item()
-    high, low = with_it / (with_it + 4), 1 / 5
-    steps = LEVELS - 1
+    high, low, steps = with_it / (with_it + 4), 1 / 5, LEVELS - 1
+    once = pytest.approx(((high + low) / 2 + (steps - 1) * low) / steps)
     # Best: the region is the first to go and the first to come.
-    assert areas[named(DELETION, "best")] == pytest.approx(
-        ((high + low) / 2 + (steps - 1) * low) / steps
-    )
-    assert areas[named(INSERTION, "best")] == pytest.approx(high)
+    assert areas["deletion, best"].item() == once
+    assert areas["insertion, best"].item() == pytest.approx(high)
     # Worst: it stays to the end, and comes last.
-    assert areas[named(DELETION, "worst")] == pytest.approx(high)
-    assert areas[named(INSERTION, "worst")] == pytest.approx(
-        ((high + low) / 2 + (steps - 1) * low) / steps
-    )
+    assert areas["deletion, worst"].item() == pytest.approx(high)
+    assert areas["insertion, worst"].item() == once
 
 
 def test_curves_equal_reading_with_what_is_left(decoder: LSTMDecoder, annotations: Tensor) -> None:
     order = torch.tensor([[0.5, 0.1, 0.4, 0.3, 0.2, 0.0]], dtype=torch.double)  # 0 2 3 4 1 5
-    [found] = curve_areas(decoder, annotations, TOKENS, [(2, 3, 4)], {MODEL: order})
-    heights: dict[str, list[float]] = {"deletion": [], "insertion": []}
-    for hidden in ([], [0], [0, 2], [0, 2, 3], [0, 2, 3, 4], [0, 2, 3, 4, 1]):
-        for name, is_left in (("deletion", False), ("insertion", True)):
-            mask = torch.full((1, 6), not is_left)
-            mask[0, hidden] = is_left
-            if is_left and not hidden:
-                mask[:] = True  # the last height, when all are shown
-            heights[name] += probabilities(decoder, annotations, TOKENS, [(2, 3, 4)], mask).tolist()
-    heights["insertion"].append(heights["insertion"].pop(0))
-    for name, curve in heights.items():
-        expected = torch.trapezoid(torch.tensor(curve, dtype=torch.double)).item() / 5
-        assert found[name] == pytest.approx(expected)
+    read = reader(decoder, annotations, TOKENS, [(2, 3, 4)])
+    found = curve_areas(read, {"model": order})
+    rank = torch.tensor([0, 4, 1, 2, 3, 5])
+    for name, masks in {
+        "deletion": [rank >= count for count in range(6)],
+        "insertion": [rank < count for count in range(1, 7)],
+    }.items():
+        heights = read(torch.stack(masks)[None])
+        assert found[name].item() == pytest.approx(torch.trapezoid(heights).item() / 5)

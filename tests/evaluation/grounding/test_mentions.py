@@ -6,12 +6,9 @@ import pytest
 from captioning.data.records import ImageObject
 from captioning.evaluation.grounding import GroundedMention, Mention
 from captioning.evaluation.grounding.mentions import (
-    IN_BOX,
-    IN_MASK,
     KINDS,
-    POINTING,
+    MEASURES,
     SOURCES,
-    UNIFORM,
     gaussian,
     map_values,
     named,
@@ -59,21 +56,23 @@ def test_a_map_on_the_box_alone_has_all_its_mass_inside() -> None:
     weights = np.zeros((4, 4))
     weights[1:3, 2:] = 0.25
     found = values(weights, (50, 20, 40, 40))
-    assert (found[POINTING], found[IN_BOX], found[IN_MASK]) == pytest.approx((1, 1, 0.5))
+    assert (found["pointing"], found["mass in box"], found["mass in mask"]) == pytest.approx(
+        (1, 1, 0.5)
+    )
 
 
 @pytest.mark.parametrize("grid", [(4, 4), (7, 7)])
 def test_a_uniform_maps_mass_is_the_boxs_share_of_the_crop(grid: tuple[int, int]) -> None:
     found = values(np.full(grid, 1 / np.prod(grid)), (33, 7, 31, 43), (60, 40, 90, 11))
     area = (31 * 43 + (90 - 60) * 11 - (64 - 60) * (50 - 40)) / 80**2
-    assert found[IN_BOX] == pytest.approx(area)
-    for measure in (POINTING, IN_BOX, IN_MASK):
-        assert found[measure] == found[named(measure, UNIFORM)]
+    assert found["mass in box"] == pytest.approx(area)
+    for measure in MEASURES:
+        assert found[measure] == found[named(measure, "uniform")]
 
 
 def test_tied_maxima_score_their_share_that_is_inside() -> None:
     weights = np.array([[0.4, 0.1], [0.1, 0.4]])
-    assert values(weights, (10, 0, 80, 40))[POINTING] == 0.5
+    assert values(weights, (10, 0, 80, 40))["pointing"] == 0.5
 
 
 def test_the_gaussian_is_centred_and_falls_by_its_sigma() -> None:
@@ -92,7 +91,7 @@ def test_a_mirrored_photo_with_a_mirrored_map_scores_the_same(seed: int) -> None
     # The masks of `target` lie in the left halves of boxes, so they are left aside here.
     other = values(weights[:, ::-1].copy(), *map(mirrored, boxes))
     for source in SOURCES:
-        for measure in (POINTING, IN_BOX):
+        for measure in ("pointing", "mass in box"):
             name = named(measure, source)
             assert found[name] == pytest.approx(other[name])
 
@@ -100,7 +99,9 @@ def test_a_mirrored_photo_with_a_mirrored_map_scores_the_same(seed: int) -> None
 def test_scores_are_of_any_instance_of_the_category() -> None:
     weights = np.array([[0.7, 0.0], [0.1, 0.2]])
     found = values(weights, (10, 0, 40, 40), (50, 40, 40, 40))
-    assert (found[POINTING], found[IN_BOX], found[IN_MASK]) == pytest.approx((1, 0.9, 0.45))
+    assert (found["pointing"], found["mass in box"], found["mass in mask"]) == pytest.approx(
+        (1, 0.9, 0.45)
+    )
 
 
 def test_kinds_are_by_the_middle_and_the_size_of_the_boxes() -> None:
