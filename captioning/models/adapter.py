@@ -1,7 +1,6 @@
 """The adapter between encoder and decoder: annotation vectors in, annotation vectors out.
 
-Shapes: B images, L regions (rows x columns of a square grid), D annotation width, W width after the
-projection.
+Shapes: B images, L regions of a square grid, D annotation width, W width after the projection.
 """
 
 import math
@@ -13,27 +12,26 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.errors import InputError
-from captioning.models.transformer_layers import EncoderLayer, sinusoids
+from captioning.models.transformer import EncoderLayer, sinusoids
 
 
 class Adapter(Configurable, nn.Module):
     """Projects, normalises and mixes annotation vectors before the decoder sees them.
 
-    Each part is optional and by default all are off, as in the paper. They are applied in the order
-    of the arguments.
+    By default all parts are off, as in the paper. They are applied in the order of the arguments.
 
     Args:
-        annotation_dim: D, width of the encoder's annotation vectors.
+        annotation_dim: D.
         projection_dim: W, width of a linear projection followed by a ReLU; None to keep D.
         dropout: of the annotation vectors, and within the region layers.
         normalise: layer norm of each annotation vector. Dot-product attention needs it: with the
             many large features of a CNN it hardly learns (Cornia et al. 2020).
         region_layers: number of layers of self-attention over the regions, the encoder of Vaswani
-            et al. (2017) with layer norm before each sub-layer. The grid must be square.
+            et al. (2017). The grid must be square.
         region_heads: heads of each region layer; a divisor of W.
 
     Attributes:
-        output_dim: width of the vectors it returns.
+        output_dim: W.
     """
 
     removed: ClassVar = {"smooth": False, "grid_columns": None}
@@ -50,9 +48,8 @@ class Adapter(Configurable, nn.Module):
         super().__init__()
         self.annotation_dim = annotation_dim
         self.output_dim = width = projection_dim or annotation_dim
-        self.project: nn.Module = nn.Identity()
-        if projection_dim:
-            self.project = nn.Sequential(nn.Linear(annotation_dim, width), nn.ReLU())
+        projection = [nn.Linear(annotation_dim, width), nn.ReLU()] if projection_dim else []
+        self.project = nn.Sequential(*projection)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width) if normalise else nn.Identity()
         self.region_layers = nn.ModuleList(
@@ -65,10 +62,7 @@ class Adapter(Configurable, nn.Module):
     ) -> Float[Tensor, "B L W"]:
         """The adapted annotation vectors, regions in reading order.
 
-        Args:
-            annotations: from the encoder.
-            mask: True where a region may be seen; None where all may. Hidden regions change no
-                other region's vector.
+        Where the mask is false, a region changes no other region's vector.
         """
         annotations = self.norm(self.dropout(self.project(annotations)))
         if self.region_layers:

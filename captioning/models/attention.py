@@ -19,7 +19,7 @@ class Attended(NamedTuple):
     """The result of attention.
 
     Attributes:
-        context: the expected annotation vector under the weights (Xu et al. 2015, eq. 13).
+        context: the expected annotation vector under the weights (eq. 13).
         weights: attention weights over regions; each row sums to one.
     """
 
@@ -61,8 +61,8 @@ class ScoredAttention(Attention):
     """Attention that scores each pair of query and key; subclasses define `scores`.
 
     Args:
-        query_dim: Q, width of a query.
-        annotation_dim: D, width of an annotation vector.
+        query_dim: Q.
+        annotation_dim: D.
         attention_dim: A, width of the space in which queries meet keys.
     """
 
@@ -78,7 +78,7 @@ class ScoredAttention(Attention):
     def scores(
         self, query: Float[Tensor, "B N Q"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """How well each region fits each query, before the softmax (Xu et al. 2015, eq. 4)."""
+        """How well each region fits each query, before the softmax (eq. 4)."""
 
     def forward(
         self,
@@ -87,7 +87,7 @@ class ScoredAttention(Attention):
         annotations: Float[Tensor, "B L D"],
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
-        """Weights over regions for every query, and the contexts (Xu et al. 2015, eq. 4-6, 13)."""
+        """Weights over regions for every query, and the contexts (eq. 4-6, 13)."""
         weights = masked_softmax(self.scores(query, keys), mask)
         return Attended(weights.to(annotations.dtype) @ annotations, weights)
 
@@ -118,7 +118,7 @@ class DotProductAttention(ScoredAttention):
 
 
 class HardAttention(AdditiveAttention):
-    """Additive attention that can also draw one region per word (Xu et al. 2015, section 4.1).
+    """Additive attention that can also draw one region per word (section 4.1).
 
     Regions are drawn only where a decoder's state asks for it, which
     `captioning.training.SampledBound` does to learn the weights. Everywhere else, as in a search,
@@ -154,7 +154,7 @@ class HardAttention(AdditiveAttention):
 def masked_softmax(
     scores: Float[Tensor, "B *H N L"], mask: Bool[Tensor, "#B *N L"] | None = None
 ) -> Float[Tensor, "B *H N L"]:
-    """Softmax over regions (Xu et al. 2015, eq. 5), in at least single precision.
+    """Softmax over regions (eq. 5), in at least single precision.
 
     Args:
         scores: of each region for each query, by any number of heads.

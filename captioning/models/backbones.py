@@ -2,13 +2,11 @@
 
 torchvision's (Marcel and Rodriguez 2010), timm's (Wightman 2019, PyTorch Image Models), and two
 small ones of this package. The last feature map of a network holds the annotation vectors.
-
-Shapes: D annotation width.
 """
 
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -44,20 +42,18 @@ BACKBONES = {
     "efficientnet_v2_s": 1280,
     "convnext_tiny": 768,
 }
-"""D of each backbone by torchvision's name.
+"""Width of the annotation vectors of each backbone by torchvision's name.
 
 ``small`` is for drawn scenes, ``plain`` for small images of any kind.
 """
 
 
-@dataclass(frozen=True)
-class Backbone:
+class Backbone(NamedTuple):
     """A network without its classifier.
 
     Attributes:
-        width: D, channels of the feature map.
-        stages: applied in order, they turn images (B, 3, H, W) into a feature map (B, D, rows,
-            columns).
+        width: channels of the feature map.
+        stages: applied in order, they turn images into the feature map.
         mean: of each channel of the training images, in units of 0 to 1.
         std: standard deviation of each channel.
         image_size: side of the training images in pixels; None if any size will do.
@@ -71,13 +67,7 @@ class Backbone:
 
 
 def backbone(name: str, weights: str | None) -> Backbone:
-    """The backbone of a name, with its weights.
-
-    Args:
-        name: one of `BACKBONES`, or ``timm/`` and a name of timm's, such as
-            ``timm/tf_efficientnet_lite2`` or ``timm/vit_small_patch16_224.augreg_in1k``.
-        weights: ``DEFAULT`` for those that the backbone's library downloads, or that come with
-            this package for ``small``; the path of a state dict; or None for a random start.
+    """The backbone of a name, with its weights; see `captioning.models.CNNEncoder`.
 
     Raises:
         InputError: the name is unknown, or the weights are missing or do not fit.
@@ -97,18 +87,14 @@ def backbone(name: str, weights: str | None) -> Backbone:
 
 
 def classifier(name: str, weights: str | None) -> nn.Module:
-    """The whole network of a name with its weights, as its library builds it.
-
-    The arguments and errors are those of `backbone`.
-    """
+    """The whole network of a name with its weights; arguments and errors are `backbone`'s."""
     network = _network(name)
-    if weights is None:
-        return network
-    state = _pretrained(name) if weights == DEFAULT else _read_weights(Path(weights))
-    try:
-        network.load_state_dict(state)
-    except (RuntimeError, TypeError):
-        raise InputError(f"{weights}: not the weights of a {name}") from None
+    if weights is not None:
+        state = _pretrained(name) if weights == DEFAULT else _read_weights(Path(weights))
+        try:
+            network.load_state_dict(state)
+        except (RuntimeError, TypeError):
+            raise InputError(f"{weights}: not the weights of a {name}") from None
     return network
 
 
@@ -121,9 +107,9 @@ def _network(name: str) -> Any:
 
         return models.get_model(name, weights=None)
     if not name.startswith(TIMM):
+        known = ", ".join(BACKBONES)
         raise InputError(
-            f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
-            "for one of timm's"
+            f"unknown backbone {name!r}; choose from {known}, or give timm's {TIMM}NAME"
         )
     import timm  # takes seconds
 
@@ -140,9 +126,7 @@ def _network(name: str) -> Any:
 def _pretrained(name: str) -> Any:
     """The published weights of a network, or this package's."""
     if name == "plain":
-        raise InputError(
-            "plain: has no pretrained weights; give a file, or null for a random start"
-        )
+        raise InputError("plain: has no pretrained weights; give a file, or null for random ones")
     if name == "small":
         return _read_weights(SMALL_WEIGHTS)
     if name.startswith(TIMM):
@@ -158,7 +142,6 @@ def _pretrained(name: str) -> Any:
 
 
 def _read_weights(path: Path) -> Any:
-    """The content of a file that `torch.save` wrote."""
     with reading(path), path.open("rb") as file:
         try:
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -182,12 +165,9 @@ def stages_of(network: Any, name: str) -> list[nn.Module]:
     if not name.startswith("vgg"):
         return list(network.features)
     # Cut before each pooling. The last one is left out, as in the paper (14 x 14 of 224 pixels).
-    stages: list[list[nn.Module]] = [[]]
-    for layer in network.features[:-1]:
-        if isinstance(layer, nn.MaxPool2d):
-            stages.append([])
-        stages[-1].append(layer)
-    return [nn.Sequential(*stage) for stage in stages]
+    layers = list(network.features[:-1])
+    cuts = [at for at, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
+    return [nn.Sequential(*layers[a:b]) for a, b in pairwise([0, *cuts, len(layers)])]
 
 
 class FeatureMap(nn.Module):

@@ -24,7 +24,7 @@ class Memory:
     A subclass may add fields: tensors with the leading axis B, other memories, or tuples of either.
 
     Attributes:
-        annotations: the annotation vectors that contexts are made of.
+        annotations: what contexts are made of.
         mask: True where a region may be attended, at least once per image; None where all may.
     """
 
@@ -54,7 +54,7 @@ class Decoder(Configurable, nn.Module):
     image; everything else follows from these.
 
     Args:
-        annotation_dim: D, width of an annotation vector.
+        annotation_dim: D.
         vocab_size: V, special tokens included.
     """
 
@@ -85,17 +85,14 @@ class Decoder(Configurable, nn.Module):
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
         """Logits for the word after each of `tokens`, and attention weights; undefined at PAD.
 
-        The weights are over the L regions, or over the R regions of the finest grid if an ensemble
-        combines several.
+        R is L, but in an ensemble the regions of its finest grid.
         """
-        state = self.start(memory, tokens.shape[1])
-        logits, weights = [], []
+        state, steps = self.start(memory, tokens.shape[1]), []
         for words in tokens.unbind(dim=2):
-            step = self.step(words, state, memory)
-            state = step.state
-            logits.append(step.logits)
-            weights.append(step.weights)
-        return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
+            steps.append(self.step(words, state, memory))
+            state = steps[-1].state
+        logits = torch.stack([step.logits for step in steps], dim=2)
+        return logits, torch.stack([step.weights for step in steps], dim=2)
 
     def forward(
         self,

@@ -40,10 +40,9 @@ class Encoder(Configurable, nn.Module):
 
     @property
     def constant(self) -> "Encoder | FrozenStages | None":
-        """The frozen stages, whose output can be cached; None if all is trained.
+        """What is frozen, takes images and has a `config`: its output can be cached.
 
-        It takes images and has a `config`. By default it is the whole encoder if all its parameters
-        are frozen.
+        By default it is the whole encoder if no parameter is trained, otherwise None.
         """
         return None if any(p.requires_grad for p in self.parameters()) else self
 
@@ -65,9 +64,9 @@ class CNNEncoder(Encoder):
     are noise.
 
     Args:
-        backbone: a name in `BACKBONES`, or ``timm/`` and the name of a network of timm, whose last
-            feature map or patch tokens are used. EfficientNets of timm have a stage for each block;
-            other networks of timm are a single stage.
+        backbone: a name in `BACKBONES`, or ``timm/`` and the name of a network of timm, such as
+            ``timm/vit_small_patch16_224.augreg_in1k``, whose last feature map or patch tokens are
+            used. EfficientNets of timm have a stage for each block; its other networks have one.
         weights: ``DEFAULT`` for the weights that torchvision or timm downloads, or that come with
             this package for ``small``; the path of a state dict; or None for a random start.
         grid: pool the feature map to grid x grid regions; None to keep it as it is.
@@ -97,12 +96,11 @@ class CNNEncoder(Encoder):
         for name, of_images in (("mean", network.mean), ("std", network.std)):
             # Never on the device meta, whose arithmetic imports PyTorch's compiler.
             self.register_buffer(name, torch.tensor(of_images, device="cpu").view(3, 1, 1) * 255)
-        trained = len(self.stages) if trainable_stages == -1 else trainable_stages
-        if not 0 <= trained <= len(self.stages):
-            raise InputError(
-                f"trainable_stages: {backbone} has {len(self.stages)} stages, not {trained}"
-            )
-        self.first_trained = len(self.stages) - trained
+        count = len(self.stages)
+        trained = count if trainable_stages == -1 else trainable_stages
+        if not 0 <= trained <= count:
+            raise InputError(f"trainable_stages: {backbone} has {count} stages, not {trained}")
+        self.first_trained = count - trained
         self.stages[: self.first_trained].requires_grad_(False)
         self.keeps_statistics = weights is not None
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
@@ -122,7 +120,7 @@ class CNNEncoder(Encoder):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> "CNNEncoder":
-        """Switch the trained stages, and only their layers that are not batch norm."""
+        """Switch the trained stages, without batch norm if it keeps its statistics."""
         nn.Module.train(self, mode)
         self.stages[: self.first_trained].eval()
         if self.keeps_statistics:
@@ -138,10 +136,7 @@ class CNNEncoder(Encoder):
         return features.flatten(2).transpose(1, 2)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of the feature map of an image of this many pixels.
-
-        The first call for a size that was never encoded encodes a black image.
-        """
+        """Rows and columns; a size that was never encoded takes the time of an image."""
         if (height, width) not in self._grids:
             training = self.training
             self.eval()

@@ -21,7 +21,7 @@ def cross_entropy(
 
     Args:
         logits: scores of every word.
-        targets: the words.
+        targets: the right words.
         label_smoothing: share of the target's probability spread over the vocabulary.
         caption_weights: factor of each caption's loss; defaults to one.
     """
@@ -46,11 +46,7 @@ def doubly_stochastic_penalty(
     The squared difference between the attention that a region gets over all words and its even
     share T / L, summed over regions and captions. The paper's target is one. As the weights of a
     word sum to one, the two penalties differ by a constant: the gradient is the paper's, and even
-    coverage costs nothing.
-
-    Args:
-        weights: attention over regions for every word.
-        real: True for words, False for padding.
+    coverage costs nothing. `real` is true for words, false for padding.
     """
     coverage = (weights * real[..., None]).sum(dim=2)  # (B, N, L)
     difference = coverage - coverage.sum(dim=-1, keepdim=True) / weights.shape[-1]

@@ -27,15 +27,14 @@ class LSTMMemory(Memory):
 class LSTMDecoder(Decoder):
     """An LSTM that attends over the annotation vectors before every word.
 
-    The defaults are the paper's model. `scalar_gate` and `deep_output` are ablations: if false, a
-    part of it is left out.
+    The defaults are the paper's model.
 
     Args:
-        annotation_dim: D, width of an annotation vector.
+        annotation_dim: D.
         vocab_size: V, special tokens included.
-        embedding_dim: m, width of a word embedding.
-        hidden_dim: H, width of the LSTM; n in the paper.
-        attention_dim: A, width of the attention's space.
+        embedding_dim: m.
+        hidden_dim: H; n in the paper.
+        attention_dim: A.
         attention: builds the attention from the widths of queries, annotation vectors and keys: a
             class, or a `functools.partial` of one with further arguments.
         dropout: of word embeddings and of the deep output.
@@ -43,9 +42,8 @@ class LSTMDecoder(Decoder):
         query_with_word: make the attention's query from the hidden state and the last word, so
             that after "a small red" the model can look for a small red object. By default it is
             the hidden state alone (eq. 4), which has not read that word yet.
-        scalar_gate: gate the context with beta; if false, beta is one.
-        deep_output: score words from embedding, hidden state and context; if false, from the hidden
-            state alone.
+        scalar_gate: if false, an ablation: the gate beta of the context is one.
+        deep_output: if false, an ablation: the hidden state alone scores words.
     """
 
     removed: ClassVar = {"start_from_mean": True}

@@ -44,18 +44,15 @@ class Model(nn.Module):
     @property
     def config(self) -> dict[str, Any]:
         """The configs of its parts."""
-        return {
-            "encoder": self.encoder.config,
-            "adapter": self.adapter.config,
-            "decoder": self.decoder.config,
-        }
+        parts = {"encoder": self.encoder, "adapter": self.adapter, "decoder": self.decoder}
+        return {name: part.config for name, part in parts.items()}
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """The encoder's annotation vectors.
 
         Args:
             images: uint8 (B, 3, H, W); or floats (B, P, C), cached features from the encoder's
-                frozen stages, in any precision.
+                frozen stages.
         """
         if images.is_floating_point():
             return self.encoder.completed(images.float())

@@ -2,7 +2,7 @@
 
 Shapes: R rows of a batch, H heads, N queries, L keys, W width of all heads together, d width of one
 head; W2 = 2 W, keys and values side by side; Q, K and O widths of queries, of keys before their
-projection and of the result; B images, D annotation width, A attention width.
+projection and of the result; B images, D annotation width, A attention width, A2 = 2 A.
 """
 
 from typing import ClassVar
@@ -17,17 +17,17 @@ from captioning.models.attention import Attended, Attention, masked_softmax
 
 
 class MultiHead(nn.Module):
-    """H attentions at once, each in a space of its own: section 3.2.2.
+    """H attentions at once, each in a space of its own (section 3.2.2).
 
     With all widths equal it is `torch.nn.MultiheadAttention`, whose three projections are here
     `query`, `key` and `value`, and whose masks are True where ours are False.
 
     Args:
-        query_dim: Q.
+        query_dim: Q, and the default of the other widths.
         heads: H.
-        key_dim: K; defaults to Q. Values have the same width.
-        width: W, of the keys of all heads together; defaults to Q.
-        output_dim: O; defaults to Q.
+        key_dim: K, of keys and values.
+        width: W.
+        output_dim: O.
         dropout: of the weights.
     """
 
@@ -71,7 +71,7 @@ class MultiHead(nn.Module):
             query: not yet projected.
             projected: keys and values from `project`.
             mask: True where a query may see a key, at least one; None where each sees all.
-            with_weights: if false, weights are None, and without a mask PyTorch's fused kernel
+            with_weights: if false, weights are None, and without a mask PyTorch's fused attention
                 computes the contexts.
         """
         queries, keys, values = (  # (R, H, N or L, d)
@@ -97,8 +97,8 @@ class MultiHeadAttention(Attention):
     head, mixed by an output layer to the width of an annotation vector.
 
     Args:
-        query_dim: Q, width of a query.
-        annotation_dim: D, width of an annotation vector.
+        query_dim: Q.
+        annotation_dim: D.
         attention_dim: A, width of the keys of all heads together.
         heads: H; a divisor of A.
     """
@@ -125,5 +125,4 @@ class MultiHeadAttention(Attention):
         """The mixed contexts of all heads, and the mean of their weights."""
         regions = None if mask is None else mask[:, None]
         context, weights = self.multi_head(query, keys, regions, with_weights=True)
-        assert weights is not None
         return Attended(context, weights.mean(dim=1))

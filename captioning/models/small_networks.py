@@ -1,5 +1,7 @@
 """Two small networks that train from scratch on a CPU: one for drawn scenes, one for any image."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -53,11 +55,11 @@ class OutlinesAndColours(nn.Module):
 class WhatAndWhere(nn.Module):
     """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
 
-    Attention that learns from words alone soon looks at one side of an object's outline, which is
-    outside the object as often as inside. Here the features spread by one cell, so that the middle
-    of an object has all of them, and start smaller than the colours, which draw the attention into
-    the object. With small annotation vectors attention stays even for thousands of steps; with
-    large ones it becomes sharp early.
+    Attention that learns from words alone soon looks at one side of an object's outline, outside
+    the object as often as inside. Here the features spread by one cell, so that the middle of an
+    object has all of them, and start smaller than the colours, which draw the attention into the
+    object. With small vectors attention stays even for thousands of steps; with large ones it
+    becomes sharp early.
     """
 
     def __init__(self) -> None:
@@ -87,9 +89,6 @@ class WhatAndWhere(nn.Module):
 class Coordinates(nn.Module):
     """Adds the row and the column of each cell, from -1 to 1 (CoordConv, Liu et al. 2018).
 
-    In a context vector these channels are the mean place that the model looks at, so that a decoder
-    can distinguish left from right.
-
     Args:
         squares: add their squares as well. A linear key can then match any place, since
             -(x - p)^2 = 2 p x - x^2 - p^2, not only the edges of the image.
@@ -100,10 +99,8 @@ class Coordinates(nn.Module):
         self.squares = squares
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        sides = (
-            torch.linspace(-1, 1, side, device=features.device, dtype=features.dtype)
-            for side in features.shape[2:]
-        )
+        kind: Any = {"device": features.device, "dtype": features.dtype}
+        sides = (torch.linspace(-1, 1, side, **kind) for side in features.shape[2:])
         where = torch.stack(torch.meshgrid(*sides, indexing="ij"))
         if self.squares:
             where = torch.cat([where, where.square()])
@@ -141,8 +138,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.residual = nn.Sequential(
             *convolution(channels, channels, kernel_size=3),
-            nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False),
-            nn.BatchNorm2d(channels),
+            *convolution(channels, channels, kernel_size=3)[:-1],
         )
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:

@@ -1,4 +1,4 @@
-"""Annotation vectors of words, so that decoders translate (Bahdanau et al. 2015, section 3.2).
+"""Annotation vectors of words, so that decoders translate.
 
 Shapes: B sentences, L source words, D annotation width, V source vocabulary.
 """
@@ -27,17 +27,13 @@ class TextEncoder(Configurable, nn.Module):
         dropout: of word embeddings and annotation vectors.
 
     Attributes:
-        annotation_dim: D, width of an annotation vector.
+        annotation_dim: D.
     """
 
     removed: ClassVar = {"cell": "gru"}
 
     def __init__(
-        self,
-        vocab_size: int,
-        embedding_dim: int = 256,
-        hidden_dim: int = 256,
-        dropout: float = 0.0,
+        self, vocab_size: int, embedding_dim: int = 256, hidden_dim: int = 256, dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.annotation_dim = 2 * hidden_dim
@@ -48,11 +44,7 @@ class TextEncoder(Configurable, nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B L"]
     ) -> tuple[Float[Tensor, "B L D"], Bool[Tensor, "B L"]]:
-        """Annotation vectors, zero at PAD, and where sentences have words.
-
-        Args:
-            tokens: source words, at least one per sentence; PAD after the last one.
-        """
+        """Annotation vectors, zero at PAD, and where sentences have words, at least one each."""
         mask = tokens != PAD
         embedded = self.dropout(self.embedding(tokens))
         packed = pack_padded_sequence(

@@ -1,7 +1,7 @@
 """A transformer that writes captions (Vaswani et al. 2017, over the regions of an image).
 
-Shapes: B images, N captions per image, L regions, D annotation width, T words, W width of the
-model, W2 = 2 W, V vocabulary.
+Shapes: B images, N captions per image, L regions, D annotation width, T words, S words so far, S2 =
+S + T, H heads, W width of the model, W2 = 2 W, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,130 @@ from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.models.transformer_layers import DecoderLayer, sinusoids
+from captioning.models.multi_head import MultiHead
+
+
+def sinusoids(positions: Float[Tensor, "T"], width: int) -> Float[Tensor, "T W"]:
+    """Sine and cosine of each position, in turn, at falling frequencies (section 3.5).
+
+    PE(p, 2i) = sin(p / 10000^(2i / W)) and PE(p, 2i + 1) = cos(p / 10000^(2i / W)).
+    """
+    pairs = torch.arange((width + 1) // 2, device=positions.device, dtype=positions.dtype)
+    angles = positions[:, None] * 10_000.0 ** (-2 * pairs / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+
+
+class FeedForward(nn.Module):
+    """The position-wise network: max(0, x W1 + b1) W2 + b2 (section 3.3, eq. 2)."""
+
+    def __init__(self, width: int, inner_width: int, dropout: float) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, inner_width)
+        self.outer = nn.Linear(inner_width, width)
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.inner, self.outer):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
+        return self.outer(self.dropout(self.inner(x).relu()))
+
+
+class AroundSubLayer(nn.Module):
+    """The residual connection around a sub-layer: x plus the sub-layer's output for `norm(x)`.
+
+    The input is normalised (Xiong et al. 2020) rather than the sum, so that deep models train
+    without a warm-up.
+    """
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "*B W"], output: Float[Tensor, "*B W"]
+    ) -> Float[Tensor, "*B W"]:
+        return x + self.dropout(output)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and the position-wise network; equals `torch.nn.TransformerEncoderLayer`."""
+
+    def __init__(self, width: int, heads: int, inner_width: int, dropout: float) -> None:
+        super().__init__()
+        self.self_attention = MultiHead(width, heads, dropout=dropout)
+        self.feed_forward = FeedForward(width, inner_width, dropout)
+        self.around_attention = AroundSubLayer(width, dropout)
+        self.around_network = AroundSubLayer(width, dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B L W"], mask: Bool[Tensor, "#B #L L"] | None = None
+    ) -> Float[Tensor, "B L W"]:
+        """Every position after one look at all those that the mask lets it see."""
+        read = self.around_attention.norm(x)
+        seen, _ = self.self_attention(read, self.self_attention.project(read), mask)
+        x = self.around_attention(x, seen)
+        return self.around_network(x, self.feed_forward(self.around_network.norm(x)))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over words, attention over regions, and the position-wise network.
+
+    Equals `torch.nn.TransformerDecoderLayer` if N is one. The N captions of an image share one copy
+    of its keys and values.
+    """
+
+    def __init__(
+        self, width: int, heads: int, inner_width: int, dropout: float, annotation_dim: int
+    ) -> None:
+        super().__init__()
+        self.self_attention = MultiHead(width, heads, dropout=dropout)
+        self.cross_attention = MultiHead(width, heads, annotation_dim, dropout=dropout)
+        self.feed_forward = FeedForward(width, inner_width, dropout)
+        self.around_self = AroundSubLayer(width, dropout)
+        self.around_cross = AroundSubLayer(width, dropout)
+        self.around_network = AroundSubLayer(width, dropout)
+
+    def forward(
+        self,
+        words: Float[Tensor, "B N T W"],
+        past: Float[Tensor, "B N S W2"],
+        regions: Float[Tensor, "B L W2"],
+        mask: Bool[Tensor, "B 1 L"] | None = None,
+        with_weights: bool = False,
+    ) -> tuple[
+        Float[Tensor, "B N T W"], Float[Tensor, "B N S2 W2"], Float[Tensor, "B H N T L"] | None
+    ]:
+        """Read T words of every caption: its first ones, or one after others.
+
+        Args:
+            words: the layer's input.
+            past: keys and values of the words before; S may be zero.
+            regions: keys and values of the image, from `cross_attention.project`.
+            mask: True where a region may be seen.
+            with_weights: whether to return the weights.
+
+        Returns:
+            The layer's output, keys and values of all words so far, and weights over regions.
+        """
+        captions, count = words.shape[:2], words.shape[2]
+        read = self.around_self.norm(words)
+        past = torch.cat([past, self.self_attention.project(read)], dim=2)
+        causal = None
+        if count > 1:  # each word sees itself and those before it (section 3.2.3)
+            causal = torch.ones(1, count, count, dtype=torch.bool, device=words.device).tril()
+        seen, _ = self.self_attention(read.flatten(0, 1), past.flatten(0, 1), causal)
+        words = self.around_self(words, seen.unflatten(0, captions))
+
+        read = self.around_cross.norm(words).flatten(1, 2)
+        seen, weights = self.cross_attention(read, regions, mask, with_weights)
+        words = self.around_cross(words, seen.unflatten(1, words.shape[1:3]))
+        if weights is not None:
+            weights = weights.unflatten(2, words.shape[1:3])
+
+        words = self.around_network(words, self.feed_forward(self.around_network.norm(words)))
+        return words, past, weights
 
 
 @dataclass(frozen=True)
@@ -34,7 +157,7 @@ class TransformerDecoder(Decoder):
     normalises them (Cornia et al. 2020).
 
     Args:
-        annotation_dim: D, width of an annotation vector.
+        annotation_dim: D.
         vocab_size: V, special tokens included.
         width: W, of the model and of word embeddings.
         layers: number of layers.
@@ -60,13 +183,9 @@ class TransformerDecoder(Decoder):
         super().__init__(annotation_dim, vocab_size)
         self.width = width
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=PAD)
-        self.layers = cast(
-            "Sequence[DecoderLayer]",
-            nn.ModuleList(
-                DecoderLayer(width, heads, inner_width, dropout, annotation_dim)
-                for _ in range(layers)
-            ),
-        )
+        kinds = width, heads, inner_width, dropout, annotation_dim
+        made = nn.ModuleList(DecoderLayer(*kinds) for _ in range(layers))
+        self.layers = cast("Sequence[DecoderLayer]", made)
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, vocab_size)
         self.dropout = nn.Dropout(dropout)
@@ -102,7 +221,7 @@ class TransformerDecoder(Decoder):
     ) -> tuple[Float[Tensor, "B N T W"], Float[Tensor, "B N T L"], State]:
         """The output layer's input, weights, and the state after T words of every caption."""
         assert isinstance(memory, TransformerMemory)
-        # Word embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5).
+        # Word embeddings and positions (sections 3.4 and 3.5).
         words = self.embedding(tokens) * self.width**0.5
         precision = torch.promote_types(words.dtype, torch.float32)
         places = torch.arange(tokens.shape[2], device=words.device, dtype=precision)

@@ -1,7 +1,5 @@
 """The adapter, part by part."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -10,7 +8,7 @@ from captioning.configurable import build
 from captioning.errors import InputError
 from captioning.models import Adapter
 from captioning.models.adapter import grid_sinusoids
-from captioning.models.transformer_layers import sinusoids
+from captioning.models.transformer import sinusoids
 
 
 def test_by_default_nothing_changes() -> None:
@@ -44,18 +42,8 @@ def test_every_region_has_a_place_and_sees_all_but_masked_ones() -> None:
         assert changed[1, :8].all() == (region < 8)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"projection_dim": 6, "dropout": 0.5, "normalise": True},
-        {"region_layers": 1, "region_heads": 1},
-    ],
-    ids=["nothing", "projected", "regions"],
-)
-def test_its_config_builds_the_same_adapter(options: dict[str, Any]) -> None:
-    torch.manual_seed(0)
-    adapter = Adapter(5, **options).eval()
+def test_its_config_builds_the_same_adapter() -> None:
+    adapter = Adapter(5, 6, 0.5, normalise=True, region_layers=1, region_heads=2).eval()
     earlier = {"smooth": False, "grid_columns": None}  # arguments of earlier versions
     again = build(adapter.config | earlier, Adapter).eval()
     again.load_state_dict(adapter.state_dict())

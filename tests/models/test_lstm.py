@@ -3,6 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from captioning.models import LSTMDecoder
+from tests.conftest import decided
 
 MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
 TOKENS = torch.tensor([[[1, 4, 5, 6], [1, 7, 7, 2]]] * 3)  # (B, N, T) = (3, 2, 4)
@@ -67,10 +68,7 @@ def test_the_output_is_equation_7(lstm: LSTMDecoder, annotations: Tensor) -> Non
 
 def ablated(**options: bool) -> LSTMDecoder:
     torch.manual_seed(1)
-    decoder = LSTMDecoder(5, 8, 6, 7, 4, **options)
-    for parameter in decoder.parameters():
-        nn.init.normal_(parameter, std=0.7)
-    return decoder.double().eval()
+    return decided(LSTMDecoder(5, 8, 6, 7, 4, **options))
 
 
 def test_without_deep_output_the_hidden_state_scores_words(annotations: Tensor) -> None:

@@ -3,11 +3,11 @@ import torch
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.kernels.fast_lstm import FastLSTM, why_not
+from captioning.kernels.fast_lstm import FastLSTM
 from captioning.models import LSTMDecoder, TextEncoder
 from captioning.models.losses import cross_entropy
 from captioning.search import BeamSearch, Greedy, Search
-from tests.conftest import ATTENTIONS
+from tests.conftest import decided
 
 SENTENCES = torch.tensor([[4, 5, 6, 7], [8, 4, PAD, PAD], [5, PAD, PAD, PAD]])
 TARGETS = torch.tensor([[[BOS, 4, 5, EOS]], [[BOS, 6, EOS, PAD]], [[BOS, 7, 7, EOS]]])
@@ -19,14 +19,11 @@ def encoder() -> TextEncoder:
     return TextEncoder(9, 3, 4).double().eval()
 
 
-@pytest.fixture(params=ATTENTIONS)
-def decoder(request: pytest.FixtureRequest) -> LSTMDecoder:
-    """A decoder of each attention, for annotation vectors of width 8."""
+@pytest.fixture
+def decoder() -> LSTMDecoder:
+    """For annotation vectors of width 8."""
     torch.manual_seed(1)
-    decoder = LSTMDecoder(8, 8, 6, 7, 4, ATTENTIONS[request.param])
-    for parameter in decoder.parameters():
-        nn.init.normal_(parameter, std=0.7)
-    return decoder.double().eval()
+    return decided(LSTMDecoder(8, 8, 6, 7, 4))
 
 
 def test_an_annotation_is_forward_beside_backward_state(encoder: TextEncoder) -> None:
@@ -76,8 +73,7 @@ def test_the_loss_reaches_every_parameter_of_the_encoder(
     encoder: TextEncoder, decoder: LSTMDecoder
 ) -> None:
     gradients = []
-    fast = decoder if why_not(decoder) else FastLSTM(decoder)
-    for reader in (decoder, fast):
+    for reader in (decoder, FastLSTM(decoder)):
         encoder.zero_grad()
         logits, _ = reader.teacher_forcing(reader.remember(*encoder(SENTENCES)), TARGETS[..., :-1])
         loss = cross_entropy(logits, TARGETS[..., 1:])

@@ -93,23 +93,6 @@ def test_our_efficientnets_are_timms(name: str) -> None:
 
 
 @torch.no_grad()
-def test_an_efficientnets_last_blocks_train_on_cached_features(
-    lite2: tuple[Any, Path],
-) -> None:
-    encoder = CNNEncoder(f"timm/{LITE2}", str(lite2[1]), trainable_stages=6)
-    whole = CNNEncoder(f"timm/{LITE2}", str(lite2[1])).eval()
-    square = images(64, 64)
-    frozen = encoder.constant
-    assert frozen is not None
-    assert frozen(square).shape == (2, 4, 208)  # at a thirty-second of the image's side
-    torch.testing.assert_close(encoder.completed(frozen(square)), whole(square))
-    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
-    assert trained
-    frozen = encoder.stages[: encoder.first_trained]
-    assert not any(parameter.requires_grad for parameter in frozen.parameters())
-
-
-@torch.no_grad()
 def test_a_transformer_gives_patch_tokens_on_the_images_grid() -> None:
     torch.manual_seed(0)
     encoder = CNNEncoder(f"timm/{VIT}", weights=None).eval()

@@ -1,15 +1,114 @@
-"""The transformer decoder, beyond the interface of every decoder."""
+"""The transformer's layers against PyTorch's, and its decoder beyond the common interface."""
 
+import math
 from typing import Any
 
+import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioning.data.vocabulary import BOS, PAD
 from captioning.models import TransformerDecoder
+from captioning.models.transformer import DecoderLayer, EncoderLayer, sinusoids
 from tests.conftest import decided
+from tests.models.test_multi_head import CAUSAL, as_ours, exact, numbers
 
+B, T, L, WIDTH, HEADS, INNER = 3, 4, 5, 6, 2, 7
+SIZES: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": True}
+WORDS = torch.tensor([[True] * 4, [True, True, False, False], [True] + [False] * 3])
+REGIONS = torch.tensor([[True, False, True, True, False], [True] * 5, [False] * 4 + [True]])
 TOKENS = torch.tensor([[[BOS, 4, 5, 6], [BOS, 7, 7, 5]]] * 3)  # (B, N, T) = (3, 2, 4)
+
+NAMES = {
+    "self_attn": "self_attention",
+    "multihead_attn": "cross_attention",
+    "linear1": "feed_forward.inner",
+    "linear2": "feed_forward.outer",
+}
+
+
+def by_our_names(ours: nn.Module, theirs: nn.Module, values: Any) -> dict[str, Tensor]:
+    """The parameters of PyTorch's layer, or their gradients, by our names."""
+    norms = [name for name, _ in ours.named_children() if name.startswith("around")]
+    names = NAMES | {f"norm{n}": f"{norm}.norm" for n, norm in enumerate(norms, start=1)}
+    named = dict(zip([name for name, _ in theirs.named_parameters()], values, strict=True))
+    found = {}
+    for name, part in theirs.named_children():
+        own = {key[len(name) + 1 :]: v for key, v in named.items() if key.startswith(f"{name}.")}
+        if isinstance(part, nn.MultiheadAttention):
+            own = as_ours(part, own)
+        found |= {f"{names[name]}.{key}": value for key, value in own.items()}
+    return found
+
+
+def with_parameters_of(theirs: nn.Module, ours: nn.Module) -> None:
+    """Both layers get the same random parameters, in double precision."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in theirs.double().parameters():
+        nn.init.normal_(parameter, std=0.7, generator=generator)
+    ours.double().load_state_dict(by_our_names(ours, theirs, theirs.parameters()))
+
+
+def compared(
+    ours: nn.Module, theirs: nn.Module, outputs: tuple[Tensor, Tensor], inputs: list[Tensor]
+) -> None:
+    """Equal outputs, and equal gradients by inputs and parameters."""
+    exact(*outputs)
+    goal = numbers(*outputs[0].shape, seed=9).detach()
+    found, expected = (
+        torch.autograd.grad((output * goal).sum(), [*inputs, *layer.parameters()])
+        for output, layer in zip(outputs, (ours, theirs), strict=True)
+    )
+    n = len(inputs)
+    for gradient, wanted in zip(found[:n], expected[:n], strict=True):
+        exact(gradient, wanted)
+    by_name = by_our_names(ours, theirs, expected[n:])
+    for (name, _), gradient in zip(ours.named_parameters(), found[n:], strict=True):
+        exact(gradient, by_name.pop(name))
+    assert not by_name
+
+
+@pytest.mark.parametrize(
+    "mask", [None, CAUSAL, CAUSAL & WORDS[:, None]], ids=["all", "causal", "causal and padding"]
+)
+def test_an_encoders_layer_is_torchs(mask: Tensor | None) -> None:
+    ours = EncoderLayer(WIDTH, HEADS, INNER, 0.0)
+    theirs = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, **SIZES)
+    with_parameters_of(theirs, ours)
+    x = numbers(B, T, WIDTH)
+    hidden = None if mask is None else ~mask.expand(B, T, T).repeat_interleave(HEADS, dim=0)
+    compared(ours, theirs, (ours(x, mask), theirs(x, src_mask=hidden)), [x])
+
+
+def no_words(captions: int) -> Tensor:
+    return torch.zeros(B, captions, 0, 2 * WIDTH, dtype=torch.double)
+
+
+@pytest.mark.parametrize("mask", [None, REGIONS[:, None]], ids=["all regions", "regions"])
+@pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
+def test_a_decoders_layer_is_torchs(mask: Tensor | None, with_weights: bool) -> None:
+    ours = DecoderLayer(WIDTH, HEADS, INNER, 0.0, WIDTH)
+    theirs = nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, **SIZES)
+    with_parameters_of(theirs, ours)
+    words, regions = numbers(B, T, WIDTH), numbers(B, L, WIDTH, seed=1)
+    projected = ours.cross_attention.project(regions)
+    read, _, weights = ours(words[:, None], no_words(1), projected, mask, with_weights)
+    hidden = None if mask is None else ~mask.expand(B, T, L).repeat_interleave(HEADS, 0)
+    expected = theirs(words, regions, tgt_mask=~CAUSAL[0], memory_mask=hidden)
+    compared(ours, theirs, (read[:, 0], expected), [words, regions])
+    if with_weights:
+        exact(weights.sum(dim=-1), torch.ones(B, HEADS, 1, T, dtype=torch.double))
+
+
+@pytest.mark.parametrize("width", [1, 6, 7])
+def test_positions_are_the_papers_formula(width: int) -> None:
+    found = sinusoids(torch.arange(5, dtype=torch.double), width)
+    assert found.shape == (5, width)
+    for position in range(5):
+        for channel in range(width):
+            wave = math.cos if channel % 2 else math.sin
+            angle = position / 10000 ** (2 * (channel // 2) / width)
+            assert found[position, channel].item() == pytest.approx(wave(angle), abs=1e-12)
 
 
 def made(**options: Any) -> TransformerDecoder:
@@ -35,11 +134,9 @@ def test_the_order_of_the_words_matters(annotations: Tensor) -> None:
 
 
 def test_tied_embeddings_are_one_matrix_and_padding_is_zero() -> None:
-    torch.manual_seed(0)
-    decoder = TransformerDecoder(5, 8, 6, 1, 2, 7)
+    decoder, apart = (TransformerDecoder(5, 8, 6, 1, 2, 7, tie_embeddings=t) for t in (True, False))
     assert decoder.output.weight is decoder.embedding.weight
     assert (decoder.embedding.weight[PAD] == 0).all()
-    apart = TransformerDecoder(5, 8, 6, 1, 2, 7, tie_embeddings=False)
     assert apart.output.weight is not apart.embedding.weight
 
 
