@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import cross_entropy
-from captioning.models.lstm import LSTMDecoder
 from captioning.models.model import Model
 
 log = logging.getLogger(__name__)
@@ -20,11 +19,8 @@ log = logging.getLogger(__name__)
 SWITCH = "CAPTIONING_KERNELS"
 """The environment variable that switches kernels off."""
 
-CPU_PIXELS = 2**18
-"""Pixels of images that are encoded at once on a CPU: 5 of 224 x 224, or 2 of 320 x 320."""
-
-GPU_PIXELS = 2**21
-"""Pixels of images that are encoded at once elsewhere."""
+CPU_PIXELS, GPU_PIXELS = 2**18, 2**21
+"""Pixels of images that are encoded at once: on a CPU 5 of 224 x 224, or 2 of 320 x 320."""
 
 
 def on_by_default() -> bool:
@@ -51,9 +47,8 @@ def accelerate(model: Model) -> Model:
     encoder, decoder = model.encoder, model.decoder
     if not any(parameter.requires_grad for parameter in model.parameters()):
         encoder = folded(encoder)
-    reason = why_not(decoder)
-    if reason is None:
-        decoder = FastLSTM(cast("LSTMDecoder", decoder))
+    if (reason := why_not(decoder)) is None:
+        decoder = FastLSTM(cast("Any", decoder))
     else:
         kind = type(decoder).__name__
         log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)

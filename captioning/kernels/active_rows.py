@@ -12,6 +12,7 @@ the largest number of active captions of an image, b distinct prefixes, V vocabu
 
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -42,20 +43,15 @@ class ActiveRows(NamedTuple):
         return int(self.here.stop - self.here.start)
 
     @classmethod
-    def all_of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
-        """One row per caption, in order."""
-        return cls(slice(0, tokens.numel()), tokens.shape[1], None, len(tokens))
-
-    @classmethod
     def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
         """The rows of the captions whose last token is not PAD."""
-        everything = cls.all_of(tokens)
+        images, captions = tokens.shape
         ended = tokens.flatten() == PAD
         count = -(-(len(ended) - int(ended.sum())) // MULTIPLE) * MULTIPLE
         if count >= len(ended):
-            return everything
+            return cls(slice(0, len(ended)), captions, None, images)
         slots = ended.int().argsort(stable=True)[:count]
-        return everything._replace(here=slice(0, count), slots=slots)
+        return cls(slice(0, count), captions, slots, images)
 
     def by_image(self, rows: Shaped[Tensor, "r X"]) -> Shaped[Tensor, "B n X"]:
         """The rows grouped by image, padded with zeros to n."""
@@ -77,16 +73,14 @@ class PackedWords:
     captions that have a word t, padded to a multiple of `MULTIPLE`; these come first.
 
     Attributes:
-        shape: of `tokens`.
         order: the sorted captions, as indices into the flat (B, N), (B N,).
         words: the active rows of each word.
-        places: the index of each row's word in the flat `tokens`, (R,).
+        places: the index of each row's word in the flat tokens, (R,).
         tokens: the word ids of the rows, (R,).
     """
 
     def __init__(self, tokens: Int[Tensor, "B N T"]) -> None:
-        self.shape = tokens.shape
-        images, captions, words = tokens.shape
+        self.shape = images, captions, words = tokens.shape
         lengths = (tokens != PAD).sum(dim=2)
         order = lengths.flatten().argsort(descending=True, stable=True)
         ranks = lengths.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
@@ -117,7 +111,7 @@ class PackedWords:
 
     def spread(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
         """The real rows at the places of their words; zero elsewhere."""
-        spread = rows.new_zeros(self.shape.numel(), rows.shape[1])
+        spread = rows.new_zeros(prod(self.shape), rows.shape[1])
         return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
 
     def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
@@ -140,9 +134,7 @@ class SharedPrefixes(NamedTuple):
     def among(
         cls, rows: ActiveRows, tokens: Int[Tensor, "B N"], origins: Int[Tensor, "B N"]
     ) -> "SharedPrefixes":
-        """The prefixes of the active captions.
-
-        Every row gets a prefix of its own if sharing saves little.
+        """The prefixes of the active captions; one for each row if sharing saves little.
 
         Args:
             rows: of the active captions.

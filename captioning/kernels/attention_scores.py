@@ -50,7 +50,7 @@ class AdditiveKernel:
         return [self.attention.energy.weight]
 
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """The plain attention's keys in the form that `scores` takes: exp(2 k)."""
+        """The plain attention's keys as `scores` takes them: exp(2 k)."""
         return exponential(keys)
 
     def scores(
@@ -84,6 +84,9 @@ class DotProductKernel:
 
     parameters = ()
 
+    def __init__(self, attention: DotProductAttention) -> None:
+        self.attention = attention
+
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
         """The keys as they are."""
         return keys
@@ -109,16 +112,13 @@ class DotProductKernel:
 
 
 AttentionKernel: TypeAlias = AdditiveKernel | DotProductKernel
-"""The fast form of one class of attention."""
 
 
 def attention_kernel(attention: nn.Module) -> AttentionKernel | None:
     """The kernel of an attention of exactly this class; None if there is none."""
     if type(attention) is AdditiveAttention:
         return AdditiveKernel(attention)
-    if type(attention) is DotProductAttention:
-        return DotProductKernel()
-    return None
+    return DotProductKernel(attention) if type(attention) is DotProductAttention else None
 
 
 def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captioning.device import multiplies_bfloat16_fast
+from captioning.kernels.linear import packed
 from captioning.models.efficientnet_lite import Residual, SameConv2d
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -78,7 +79,7 @@ def _fused(module: nn.Module) -> nn.Module:
         return module
     layers: list[nn.Module] = []
     for layer in module.children():
-        before = layers[-1] if layers else None
+        before: Any = layers[-1] if layers else None
         if isinstance(layer, nn.Identity) or (type(layer) is nn.Sequential and not len(layer)):
             continue
         if type(layer) in (nn.Conv2d, SameConv2d) and _is_zero_padded(layer):
@@ -104,10 +105,9 @@ class FusedConvolution(nn.Module):
     """Equals a convolution and the activation after it, computed at once, for inference on a CPU.
 
     oneDNN applies the activation, and adds the input of a residual block, to numbers that are still
-    in the processor's cache, and reads weights in a layout of its own, which are kept from the
-    first call on. Its operators are private ones of PyTorch, which TorchInductor uses. Under
-    autocast they compute in bfloat16. Elsewhere, and where gradients are needed, the plain layers
-    run.
+    in the processor's cache, and reads packed weights. Its operators are private ones of PyTorch,
+    which TorchInductor uses. Under autocast they compute in bfloat16. Elsewhere, and where
+    gradients are needed, the plain layers run.
 
     Args:
         convolution: its padding is zeros, on both sides or as `SameConv2d` computes it.
@@ -120,7 +120,6 @@ class FusedConvolution(nn.Module):
         super().__init__()
         self.convolution = convolution
         self.activation: nn.Module = nn.Identity()
-        self._packed: dict[torch.dtype, tuple[Tensor, Tensor | None]] = {}
 
     def forward(
         self,
@@ -130,10 +129,11 @@ class FusedConvolution(nn.Module):
         """The convolution, the activation, and then the sum with `added` if it is given."""
         layer = self.convolution
         dtype = torch.bfloat16 if torch.is_autocast_enabled("cpu") else x.dtype
+        is_fast = dtype == torch.bfloat16 and multiplies_bfloat16_fast()
         if (
             x.device.type != "cpu"
             or not x.numel()
-            or (dtype != torch.float32 and not _computes_bfloat16(dtype))
+            or not (dtype == torch.float32 or is_fast)
             or (torch.is_grad_enabled() and (x.requires_grad or layer.weight.requires_grad))
         ):
             out = self.activation(layer(x))
@@ -147,33 +147,15 @@ class FusedConvolution(nn.Module):
                 x = F.pad(x, (left, right, top, bottom))
         x = x.to(dtype)
         shape = (padding, list(layer.stride), list(layer.dilation), layer.groups)
-        if dtype not in self._packed:
-            bias = None if layer.bias is None else layer.bias.detach().to(dtype)
-            weight = layer.weight.detach().to(dtype)
-            self._packed[dtype] = (
-                torch.ops.mkldnn._reorder_convolution_weight(weight, *shape, list(x.shape)),
-                bias,
-            )
-        weight, bias = self._packed[dtype]
+        pack = torch.ops.mkldnn._reorder_convolution_weight
+        weight = packed(layer, dtype, lambda weight: pack(weight, *shape, list(x.shape)))
+        bias = None if layer.bias is None else layer.bias.detach().to(dtype)
         convolve = torch.ops.mkldnn._convolution_pointwise
         name, bounds = ACTIVATIONS[type(self.activation)]
         if added is None or name != "none":
             out = convolve(x, weight, bias, *shape, name, bounds, "")
             return out if added is None else out + added
         return convolve.binary(x, added.to(dtype), weight, bias, *shape, "add", 1.0, None, [], None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the packed weights, which can neither be copied nor pickled."""
-        return {**self.__dict__, "_packed": {}}
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "FusedConvolution":
-        """Move or cast; weights are packed again."""
-        self._packed = {}
-        return super()._apply(fn, recurse)
-
-
-def _computes_bfloat16(dtype: torch.dtype) -> bool:
-    return dtype == torch.bfloat16 and multiplies_bfloat16_fast()
 
 
 class FusedResidual(nn.Sequential):

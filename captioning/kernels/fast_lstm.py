@@ -20,7 +20,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.errors import InputError
 from captioning.kernels.active_rows import ActiveRows, PackedWords, SharedPrefixes
 from captioning.kernels.attention_scores import attention_kernel
 from captioning.kernels.linear import layer, linear, linear_cross_entropy
@@ -46,16 +45,10 @@ class FastLSTM(Decoder):
     """Equals a plain `LSTMDecoder`, whose layers it uses.
 
     Args:
-        plain: the decoder.
-
-    Raises:
-        InputError: the decoder has no kernel: it, its attention or a layer is of another class, or
-            has a hook.
+        plain: a decoder that `why_not` has nothing against.
     """
 
     def __init__(self, plain: LSTMDecoder) -> None:
-        if (reason := why_not(plain)) is not None:
-            raise InputError(reason)
         super().__init__(plain.annotation_dim, plain.vocab_size)
         self.plain = plain
         kernel = attention_kernel(plain.attention)
@@ -71,12 +64,6 @@ class FastLSTM(Decoder):
     def training(self, mode: bool) -> None:
         pass
 
-    @property
-    def attention(self) -> ScoredAttention:
-        """The plain decoder's."""
-        assert isinstance(self.plain.attention, ScoredAttention)
-        return self.plain.attention
-
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> PreparedMemory:
@@ -84,7 +71,7 @@ class FastLSTM(Decoder):
         device = annotations.device.type
         if torch.is_autocast_enabled(device):  # once here, not at every word
             annotations = annotations.to(torch.get_autocast_dtype(device))
-        key = self.attention.key
+        key = self.kernel.attention.key
         keys = self.kernel.prepare(linear(annotations, key.weight, key.bias))
         return PreparedMemory(annotations, mask, keys)
 
@@ -106,7 +93,7 @@ class FastLSTM(Decoder):
             shared = SharedPrefixes.among(rows, tokens, state["origin"])
         hidden = shared.compact(hidden)
         query = torch.cat([hidden, words], dim=-1) if plain.query_with_word else hidden
-        queries = shared.rows.by_image(layer(self.attention.query, query))
+        queries = shared.rows.by_image(layer(self.kernel.attention.query, query))
         weights = masked_softmax(self.kernel.scores(queries, memory.prepared_keys), memory.mask)
         context = shared.rows.in_rows(weights.to(memory.annotations.dtype) @ memory.annotations)
         if plain.scalar_gate:
@@ -133,7 +120,6 @@ class FastLSTM(Decoder):
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Logits and weights; zero at PAD."""
-        assert isinstance(memory, PreparedMemory)
         words = PackedWords(tokens)
         deep, weights = self._read(memory, words)
         return words.spread(layer(self.plain.output, deep)), words.spread(weights)
@@ -146,7 +132,6 @@ class FastLSTM(Decoder):
         caption_weights: Float[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
         """See `captioning.kernels.caption_cross_entropy`."""
-        assert isinstance(memory, PreparedMemory)
         targets = tokens[..., 1:]
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
         deep, weights = self._read(memory, words)
@@ -171,17 +156,17 @@ class FastLSTM(Decoder):
         if plain.dropout.training:
             return layer(plain.word_gates, words)
         distinct, which = read.unique(return_inverse=True)
-        gates = layer(plain.word_gates, plain.embedding(distinct))
-        return gates.index_select(0, which)
+        return layer(plain.word_gates, plain.embedding(distinct)).index_select(0, which)
 
     def _read(
-        self, memory: PreparedMemory, words: PackedWords
+        self, memory: Memory, words: PackedWords
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
         """The output layer's input for each real row, and the attention weights."""
+        assert isinstance(memory, PreparedMemory)
         plain, values = self.plain, memory.annotations
         state, precision = plain.start(memory, words.shape[1]), values.dtype
         embedded = plain.dropout(plain.embedding(words.tokens)).to(precision)
-        query = self.attention.query
+        query = self.kernel.attention.query
         width = plain.hidden_gates.in_features
         by_hidden, by_word = query.weight.split([width, query.in_features - width], dim=1)
         beta, beta_bias = query.weight.new_zeros(1, width), query.weight.new_full((1,), OPEN)
@@ -203,9 +188,7 @@ class FastLSTM(Decoder):
         hidden, contexts, weights = (
             words.without_padding(part) for part in recur(self.kernel, words, memory.mask, parts)
         )
-        projected = None
-        if plain.deep_output:
-            projected = layer(plain.output_context, contexts)
+        projected = layer(plain.output_context, contexts) if plain.deep_output else None
         return self._deep(words.without_padding(embedded), hidden, projected), weights
 
     def _deep(
@@ -217,9 +200,7 @@ class FastLSTM(Decoder):
         """The input of the output layer L_o: E y + L_h h + L_z z of eq. 7, given L_z z."""
         plain = self.plain
         deep = layer(plain.output_hidden, plain.dropout(hidden))
-        if projected is not None:
-            deep = words + deep + projected
-        return plain.dropout(deep)
+        return plain.dropout(deep if projected is None else words + deep + projected)
 
 
 def why_not(decoder: Decoder) -> str | None:
@@ -233,14 +214,10 @@ def why_not(decoder: Decoder) -> str | None:
     assert isinstance(attention, ScoredAttention)
     if attention.query.bias is not None:
         return f"the query of its {kind} has a bias"
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     for name, module in list(decoder.named_modules())[1:]:
         if type(module) not in KNOWN_LAYERS and module is not attention:
             return f"its layer {name} is a {type(module).__name__}"
-        if (
-            module._forward_hooks
-            or module._forward_pre_hooks
-            or module._backward_hooks
-            or module._backward_pre_hooks
-        ):
+        if any(getattr(module, each) for each in hooks):
             return f"its layer {name} has a hook"
     return None

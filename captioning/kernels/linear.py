@@ -5,13 +5,14 @@ times the speed of a training step of *large*.
 
 Equals `torch.nn.Linear` and its gradients. PyTorch multiplies in single precision by MKL, which
 avoids AVX-512 on other processors than Intel's. oneDNN is also faster with weights packed
-beforehand, which it would otherwise rearrange for every product; frozen layers keep theirs. Its
-operators are private ones of PyTorch, which TorchInductor uses.
+beforehand, which it would otherwise rearrange for every product. Its operators are private ones of
+PyTorch, which TorchInductor uses.
 
 Shapes: R rows, O and I widths of output and input; for the loss, R words of all captions, V
 vocabulary, m width of the output layer's input.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -32,10 +33,20 @@ CHUNK = 2**22
 """Logits in memory at a time: 16 MB in single precision, where larger blocks would be requested
 from the operating system each time."""
 
-_packed: WeakKeyDictionary[nn.Linear, tuple[tuple[torch.dtype, int, int], Tensor]]
-_packed = WeakKeyDictionary()
-"""The state of each weight when it was packed, and the packed weight. Not attributes of the layers,
-which would be copied and saved with them."""
+_packed: WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], Tensor]] = WeakKeyDictionary()
+"""The state of each layer's weight when it was packed, and the packed weight. Not attributes of the
+layers, which would be copied and saved with them."""
+
+
+def packed(layer: Any, dtype: torch.dtype, pack: Callable[[Tensor], Tensor]) -> Tensor:
+    """The layer's weight in this precision as `pack` arranges it; again after a change in place."""
+    weight = layer.weight
+    version = None if weight.is_inference() else weight._version
+    state = (dtype, weight.data_ptr(), version)
+    found = _packed.get(layer)
+    if found is None or found[0] != state:
+        found = _packed[layer] = state, pack(weight.detach().to(dtype))
+    return found[1]
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
@@ -65,8 +76,8 @@ def linear(
 def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
     """The module's output; by its packed weight if it is frozen.
 
-    The weight is packed again after a change in place. Under autocast it is packed in bfloat16, if
-    the processor is fast at it; PyTorch would convert it for every product.
+    Under autocast the weight is packed in bfloat16, if the processor is fast at it; PyTorch would
+    convert it for every product.
     """
     weight, bias = module.weight, module.bias
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
@@ -80,12 +91,8 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         or not onednn_is_faster(weight, weight)
     ):
         return linear(x, weight, bias)
-    state = (dtype, weight.data_ptr(), weight._version)
-    found = _packed.get(module)
-    if found is None or found[0] != state:
-        new = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS)
-        found = _packed[module] = state, new
-    return _multiplied(x.to(dtype), found[1], None if bias is None else bias.to(dtype))
+    ready = packed(module, dtype, lambda w: torch.ops.mkldnn._reorder_linear_weight(w, ROWS))
+    return _multiplied(x.to(dtype), ready, None if bias is None else bias.to(dtype))
 
 
 def onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
@@ -142,18 +149,11 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     loss_weights: Float[Tensor, "R"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Sum over words of the cross-entropy of softmax(W x + b), in nats.
+    """Sum over words of the cross-entropy of softmax(W x + b), times their `loss_weights`, in nats.
 
     Equals a layer followed by `captioning.models.losses.cross_entropy`. Logits and their gradients
-    are computed together, for a few words at a time, so those of all words are never in memory.
-
-    Args:
-        x: one row per word; the logits are computed in its precision.
-        weight: W.
-        bias: b.
-        targets: the words.
-        label_smoothing: share of the target's probability spread over the vocabulary.
-        loss_weights: factor of each word's loss.
+    are computed together, for a few words at a time and in the precision of x, so those of all
+    words are never in memory.
     """
     with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, loss_weights)

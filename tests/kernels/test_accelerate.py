@@ -15,7 +15,6 @@ from captioning.kernels import accelerate
 from captioning.kernels.fast_lstm import FastLSTM
 from captioning.models import (
     Adapter,
-    AdditiveAttention,
     CNNEncoder,
     HardAttention,
     LSTMDecoder,
@@ -23,22 +22,10 @@ from captioning.models import (
     MultiHeadAttention,
     TransformerDecoder,
 )
-from captioning.models.attention import Attended
 from captioning.models.decoder import State
 from tests.kernels.plain_models import plain_model
 
 TOKENS = torch.tensor([[[BOS, 4, 5, 6, EOS], [BOS, 7, 7, 5, EOS]]] * 3)
-
-
-class Sharp(AdditiveAttention):
-    """Looks at the best region alone."""
-
-    def forward(
-        self, query: Tensor, keys: Tensor, annotations: Tensor, mask: Tensor | None = None
-    ) -> Attended:
-        weights = super().forward(query, keys, annotations, mask).weights
-        weights = nn.functional.one_hot(weights.argmax(2), weights.shape[2]).to(weights)
-        return Attended(weights @ annotations, weights)
 
 
 class Backwards(LSTMDecoder):
@@ -105,7 +92,6 @@ def test_it_follows_the_plain_model(annotations: Tensor) -> None:
     ("model", "reason"),
     [
         (plain_model(Backwards), "class Backwards: plain PyTorch, because only LSTMDecoder"),
-        (plain_model(attention=Sharp), "attention Sharp has none"),
         (plain_model(attention=HardAttention), "attention HardAttention has none"),
         (plain_model(attention=lambda *w: MultiHeadAttention(*w, heads=2)), "MultiHeadAttention"),
         (with_bias(plain_model()), "query of its AdditiveAttention has a bias"),

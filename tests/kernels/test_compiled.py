@@ -14,10 +14,6 @@ from captioning.kernels.compiled import Compiled, compile_from_now
 
 X = torch.zeros(3, 2)
 
-needs_a_compiler = pytest.mark.skipif(
-    shutil.which("g++") is None, reason="needs g++ to compile with"
-)
-
 
 @pytest.fixture
 def function() -> Compiled[[Tensor], Tensor]:
@@ -33,14 +29,6 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_from_now(False)
 
 
-def test_nothing_is_compiled_while_gradients_are_on(
-    function: Compiled[[Tensor], Tensor],
-) -> None:
-    compile_from_now()
-    with torch.enable_grad():
-        assert function(X)[0, 0] == 1
-
-
 def test_what_fails_to_compile_is_computed_plainly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -53,31 +41,39 @@ def test_what_fails_to_compile_is_computed_plainly(
     assert "cannot compile kernels, so they are slower" in record.message
 
 
-SCRIPT = """
+SETUP = """
+import collections
+
 import torch
 from captioning.kernels import accelerate, caption_cross_entropy, compiled
 from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
+from captioning.search import BeamSearch
 
-def results(precision):
+def made():
     torch.manual_seed(0)
     encoder = CNNEncoder("small", weights=None)
-    decoder = LSTMDecoder(16, 30, 16, 16, 8)
-    plain = Model(encoder, Adapter(encoder.annotation_dim, 16), decoder)
-    fast = accelerate(plain)
-    found = []
-    for images, captions, regions, words in (3, 4, 5, 7), (2, 3, 30, 5):
-        annotations = torch.randn(images, regions, encoder.annotation_dim)
-        lengths = torch.randint(1, words, (images, captions))
-        lengths[0, 0] = words - 1
-        tokens = torch.randint(4, 30, (images, captions, words))
-        tokens *= torch.arange(words) <= lengths[..., None]
+    return Model(encoder, Adapter(encoder.annotation_dim, 16), LSTMDecoder(16, 30, 16, 16, 8))
+
+def batch(images, captions, regions, words):
+    lengths = torch.randint(1, words, (images, captions))
+    lengths[0, 0] = words - 1
+    tokens = torch.randint(4, 30, (images, captions, words))
+    return torch.randn(images, regions, 196), tokens * (torch.arange(words) <= lengths[..., None])
+"""
+
+TWICE = """
+def results(precision):
+    plain = made()
+    fast, found = accelerate(plain), []
+    for sizes in (3, 4, 5, 7), (2, 3, 30, 5):
+        annotations, tokens = batch(*sizes)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
             memory = fast.remember(annotations)
             loss, weights = caption_cross_entropy(fast.decoder, memory, tokens, 0.1)
             loss = loss + weights.square().sum()
         plain.zero_grad()
         loss.backward()
-        found += [loss.detach(), *(p.grad.clone() for p in decoder.parameters())]
+        found += [loss.detach(), *(p.grad.clone() for p in plain.decoder.parameters())]
         with torch.no_grad():
             found.append(fast(annotations, tokens[..., :-1])[0])
     return found
@@ -96,43 +92,7 @@ for precision in torch.float32, torch.bfloat16:
     print(int((a != b).sum()), "of", len(a), "differ in their last digits")
 """
 
-
-def run(**variables: str) -> subprocess.CompletedProcess[str]:
-    # In a process of its own: here, signatures are checked, and the checks are not for compiling.
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-
-@pytest.mark.integration
-@needs_a_compiler
-def test_a_compiled_decoder_computes_the_same() -> None:
-    done = run()
-    assert "slower" not in done.stderr
-    counts = [int(line.split()[0]) for line in done.stdout.splitlines()]
-    assert min(counts) > 0  # so it was compiled
-    assert len(counts) == 2
-
-
-@pytest.mark.integration
-def test_without_a_compiler_it_computes_plainly_and_warns_once() -> None:
-    done = run(CXX="no-such-compiler", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
-    assert done.stderr.count("cannot compile kernels, so they are slower") == 1
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "0"]
-
-
 MANY_SIZES = """
-import collections
-
-import torch
-from captioning.kernels import accelerate, caption_cross_entropy, compiled
-from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
-from captioning.search import BeamSearch
-
 forms = collections.Counter()
 compile = torch.compile
 
@@ -145,29 +105,46 @@ def counting(function, **options):
 
 
 torch.compile = counting
-torch.manual_seed(0)
-encoder = CNNEncoder("small", weights=None)
-model = Model(
-    encoder, Adapter(encoder.annotation_dim, 16), LSTMDecoder(16, 30, 16, 16, 8)
-)
-fast, search = accelerate(model), BeamSearch(width=3, max_length=6)
+fast, search = accelerate(made()), BeamSearch(width=3, max_length=6)
 compiled.compile_from_now()
 for images, words in [(16, 8), (16, 5), (5, 8), (1, 3), (7, 16), (16, 12)]:
-    annotations = torch.randn(images, 25, encoder.annotation_dim)
-    lengths = torch.randint(1, words, (images, 5))
-    tokens = torch.randint(4, 30, (images, 5, words)) * (torch.arange(words) <= lengths[..., None])
+    annotations, tokens = batch(images, 5, 25, words)
     loss, weights = caption_cross_entropy(fast.decoder, fast.remember(annotations), tokens, 0.1)
     (loss + weights.sum()).backward()
     with torch.no_grad():
         search(fast.decoder, fast.remember(annotations))
-print(forms)
-assert 5 <= len(forms) and max(forms.values()) <= 4
+assert 5 <= len(forms) and max(forms.values()) <= 4, forms
 """
+
+
+def run(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    # In a process of its own: here, signatures are checked, and the checks are not for compiling.
+    return subprocess.run(
+        [sys.executable, "-c", SETUP + script],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile with")
+def test_a_compiled_decoder_computes_the_same() -> None:
+    done = run(TWICE)
+    assert "slower" not in done.stderr
+    counts = [int(line.split()[0]) for line in done.stdout.splitlines()]
+    assert min(counts) > 0  # so it was compiled
+    assert len(counts) == 2
+
+
+@pytest.mark.integration
+def test_without_a_compiler_it_computes_plainly_and_warns_once() -> None:
+    done = run(TWICE, CXX="no-such-compiler", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
+    assert done.stderr.count("cannot compile kernels, so they are slower") == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "0"]
 
 
 @pytest.mark.integration
 def test_batches_of_many_sizes_share_their_compiled_functions() -> None:
-    command = [sys.executable, "-c", MANY_SIZES]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "torch._dynamo" not in done.stderr
+    assert "torch._dynamo" not in run(MANY_SIZES).stderr

@@ -7,9 +7,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from captioning.device import multiplies_bfloat16_fast
-from captioning.kernels import accelerate, linear
-from captioning.search import BeamSearch
-from tests.kernels.plain_models import plain_model
+from captioning.kernels import linear
 
 
 @pytest.fixture(params=[True, False], ids=["oneDNN", "PyTorch"])
@@ -80,18 +78,3 @@ def test_packed_layers_under_autocast_are_pytorchs(by_onednn: bool, rows: int) -
         assert_close(linear.layer(layer, x), wanted)
         assert_close(linear.layer(layer, x.bfloat16()), wanted)
     assert (layer in linear._packed) == (by_onednn and multiplies_bfloat16_fast())
-
-
-@torch.no_grad()
-@pytest.mark.usefixtures("by_onednn")
-@pytest.mark.parametrize("frozen", [True, False])
-def test_searches_find_the_same_by_either_library(frozen: bool) -> None:
-    plain = plain_model(vocab_size=50).float().requires_grad_(not frozen)
-    fast, search = accelerate(plain), BeamSearch(4, max_length=8)
-    annotations = torch.randn(9, 7, 5)
-    wanted = search(plain.decoder, plain.remember(annotations))
-    for _ in range(2):
-        found = search(fast.decoder, fast.remember(annotations))
-        assert found.tokens.equal(wanted.tokens)
-        assert_close(found.scores, wanted.scores, rtol=1e-4, atol=1e-4)
-        assert_close(found.weights, wanted.weights, rtol=1e-4, atol=1e-4)

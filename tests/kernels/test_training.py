@@ -119,20 +119,6 @@ def test_logits_and_their_gradients_are_those_of_the_plain_model(
         assert_close(given[name], gradient, **EXACT)
 
 
-def test_a_step_has_the_gradients_of_the_plain_models(annotations: Tensor) -> None:
-    plain = plain_model()
-    annotations.requires_grad_()
-    found = []
-    for model in accelerate(plain), plain:
-        memory = model.remember(annotations)
-        state = model.decoder.start(memory, 2)
-        step = model.decoder.step(torch.full((IMAGES, 2), 5), state, memory)
-        loss = step.logits.square().sum() + step.weights.square().sum()
-        found.append(gradients(loss, plain, annotations))
-    for name, gradient in found[1].items():
-        assert_close(found[0][name], gradient, **EXACT)
-
-
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
     nothing = torch.full((IMAGES, 2, 5), PAD)
     fast = accelerate(plain_model())
