@@ -114,16 +114,13 @@ def is_right(caption: str, scene: Scene) -> bool:
         return False
     relations = list(zip(related, sides, strict=True))
     return any(
-        _fits(phrases, shapes)
+        all(_fits(*pair) for pair in zip(phrases, shapes, strict=True))
         and all(relation(shapes[one], shapes[two]) == side for (one, two), side in relations)
         for shapes in permutations(scene.shapes, len(phrases))
     )
 
 
-def _fits(phrases: list[tuple[str, str, str]], shapes: tuple[Shape, ...]) -> bool:
-    """Whether phrases of size, colour and kind, empty if not said, are true of these shapes."""
-    return all(
-        word in ("", fact)
-        for phrase, shape in zip(phrases, shapes, strict=True)
-        for word, fact in zip(phrase, (shape.size, shape.colour, shape.kind), strict=True)
-    )
+def _fits(phrase: tuple[str, str, str], shape: Shape) -> bool:
+    """Whether size, colour and kind, empty if not said, are true of the shape."""
+    facts = shape.size, shape.colour, shape.kind
+    return all(word in ("", fact) for word, fact in zip(phrase, facts, strict=True))

@@ -91,9 +91,8 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
         second = first + rng.choice([-1, 1]) * rng.uniform(0.1, 0.3) + rng.uniform(-0.08, 0.08, 3)
         first, second = np.clip(first, 0, 1), np.clip(second, 0.05, 0.97)
         background = _background((*PATTERNS, "clouds", "glow"), first, second, rng)
-        scene = Scene(
-            tuple(shapes), background, tuple(_mark(rng) for _ in range(rng.integers(3, 9)))
-        )
+        clutter = tuple(_mark(rng) for _ in range(rng.integers(3, 9)))
+        scene = Scene(tuple(shapes), background, clutter)
         if any(relation(*pair, CLEAR) for pair in combinations(shapes, 2)) and all(
             seen.sum() >= VISIBLE * mask(shape, SIGHT).sum()
             for seen, shape in zip(visible_masks(scene, SIGHT), shapes, strict=True)

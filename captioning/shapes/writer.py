@@ -53,9 +53,9 @@ def write_shapes(
 
     Args:
         directory: the folder, created if missing.
-        train: scenes to train on.
-        val: scenes to validate on.
-        test: held-out scenes.
+        train: number of scenes to train on.
+        val: to validate on.
+        test: held out.
         pixels: side of the square pictures.
         seed: of the scenes.
         progress: report progress on stderr.
@@ -80,10 +80,8 @@ def write_shapes(
     write_json(path, settings)
     shutil.rmtree(directory / "annotations", ignore_errors=True)
     files: dict[str, Any] = {}
-    with ExitStack() as stack:
-        bar = stack.enter_context(
-            ProgressBar("shapes", "scenes", sum(counts.values()), leave=True, shown=progress)
-        )
+    shown = ProgressBar("shapes", "scenes", sum(counts.values()), leave=True, shown=progress)
+    with shown as bar, ExitStack() as stack:
         mapped: Callable[..., Iterable[Any]] = map
         if processes > 1:
             pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
