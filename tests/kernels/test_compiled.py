@@ -1,5 +1,4 @@
 import logging
-import os
 import shutil
 import subprocess
 import sys
@@ -117,15 +116,10 @@ assert 5 <= len(forms) and max(forms.values()) <= 4, forms
 """
 
 
-def run(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(script: str) -> subprocess.CompletedProcess[str]:
     # In a process of its own: here, signatures are checked, and the checks are not for compiling.
-    return subprocess.run(
-        [sys.executable, "-c", SETUP + script],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", SETUP + script]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
 
 
 @pytest.mark.integration
@@ -136,13 +130,6 @@ def test_a_compiled_decoder_computes_the_same() -> None:
     counts = [int(line.split()[0]) for line in done.stdout.splitlines()]
     assert min(counts) > 0  # so it was compiled
     assert len(counts) == 2
-
-
-@pytest.mark.integration
-def test_without_a_compiler_it_computes_plainly_and_warns_once() -> None:
-    done = run(TWICE, CXX="no-such-compiler", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
-    assert done.stderr.count("cannot compile kernels, so they are slower") == 1
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "0"]
 
 
 @pytest.mark.integration

@@ -97,15 +97,3 @@ def test_regions_are_drawn_as_often_as_they_weigh(
     for b in range(3):
         chosen = (context[b, :, None] == annotations[b]).all(dim=2).double()
         torch.testing.assert_close(chosen.mean(0), weights[b, 0], rtol=0.0, atol=0.015)
-
-
-def test_the_gradient_of_a_drawn_context_is_its_region_s(
-    hard: HardAttention, query: Tensor, annotations: Tensor
-) -> None:
-    annotations.requires_grad_()
-    weights = attended(hard, query, annotations.detach()).weights
-    context, _ = hard.drawn(weights, annotations, torch.ones(3, 2, dtype=torch.bool))
-    context.sum().backward()
-    assert annotations.grad is not None
-    assert annotations.grad.sum(dim=(1, 2)).tolist() == [2 * 5.0] * 3
-    assert hard.energy.weight.grad is None or not hard.energy.weight.grad.any()

@@ -3,14 +3,10 @@ import torch
 from captioning.models.small_networks import Coordinates, SmallCNN
 
 
-def image(side: int = 64) -> torch.Tensor:
-    return torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
-
-
 def test_the_colour_of_a_vector_is_its_cell_s_alone() -> None:
     torch.manual_seed(0)
     network = SmallCNN().eval().features
-    pixels = image().requires_grad_()
+    pixels = torch.rand(1, 3, 64, 64, requires_grad=True)
     network(pixels)[0, -4 - 64 :, 3, 4].sum().backward()
     assert pixels.grad is not None
     seen = pixels.grad[0].abs().sum(dim=0).nonzero()

@@ -24,7 +24,7 @@ from captioning.shapes import (
     relation,
     visible_masks,
 )
-from captioning.shapes.drawing import PATTERNS, RGB, pattern_share
+from captioning.shapes.drawing import RGB
 from captioning.shapes.language import OPPOSITE
 from captioning.shapes.random_scenes import GAP, MARGIN, VISIBLE
 from captioning.shapes.scene import CLEAR, COLOURS, KINDS, MARKS, SIZES
@@ -123,15 +123,6 @@ def test_a_scene_looks_the_same_at_every_size(scene: Scene) -> None:
     assert abs(large - picture(scene, 48)).mean() < 6
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_has_both_of_its_colours(pattern: str) -> None:
-    place = (np.arange(192, dtype=np.float32) + 0.5) / 192 - 0.5
-    shares = pattern_share(pattern, place[None], place[:, None], 0.3, 6.0, 1)
-    assert shares.min() == 0
-    assert shares.max() == 1
-    assert 0.1 < shares.mean() < 0.9
-
-
 def test_a_texture_changes_the_object_and_nothing_else() -> None:
     textured = replace(BEFORE, texture=Texture("checks", 0.5, 10.0, 0.0, 0))
     plain, other = (picture(Scene((s,), GREY), 96).astype(int) for s in (BEFORE, textured))
@@ -170,11 +161,14 @@ def test_captions_are_right_and_their_phrases_unambiguous(
 
 
 @pytest.mark.parametrize("scenes", [EASY, HARD], ids=["easy", "hard"])
-def test_any_one_changed_attribute_is_found(scenes: list[Scene]) -> None:
+def test_any_one_changed_attribute_or_relation_is_found(scenes: list[Scene]) -> None:
     rng = np.random.default_rng(0)
     for scene in scenes[:20]:
         present = {word for s in scene.shapes for word in (s.kind, s.colour, s.size)}
         for caption in captions(scene, rng):
+            for side, opposite in OPPOSITE.items():
+                if side in caption:
+                    assert not is_right(caption.replace(side, opposite, 1), scene), caption
             words = caption.split()
             for place, word in enumerate(words):
                 for family in (KINDS, COLOURS, SIZES):
@@ -182,15 +176,6 @@ def test_any_one_changed_attribute_is_found(scenes: list[Scene]) -> None:
                     if wrong and word.strip(",") in family:
                         changed = [*words[:place], wrong, *words[place + 1 :]]
                         assert not is_right(" ".join(changed), scene)
-
-
-def test_any_one_reversed_relation_is_found() -> None:
-    rng = np.random.default_rng(0)
-    for scene in EASY[:30]:
-        for caption in captions(scene, rng):
-            for side, opposite in OPPOSITE.items():
-                if side in caption:
-                    assert not is_right(caption.replace(side, opposite, 1), scene), caption
 
 
 @pytest.mark.parametrize(
