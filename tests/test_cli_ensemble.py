@@ -36,14 +36,8 @@ def models(checkpoint: Path, tmp_path: Path) -> list[str]:
 def test_a_manifest_names_all_members_of_an_ensemble(
     models: list[str], shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    command = [
-        "caption",
-        str(shapes_data / "val"),
-        "--out",
-        str(tmp_path / "out"),
-        "--device",
-        "cpu",
-    ]
+    command = ["caption", str(shapes_data / "val"), "--device", "cpu"]
+    command += ["--out", str(tmp_path / "out")]
     assert main([*command, *given(models)]) == 0
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert len(set(manifest["model"])) == 2

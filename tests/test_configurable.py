@@ -12,7 +12,6 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import (
     Adapter,
-    Attention,
     CNNEncoder,
     Decoder,
     DotProductAttention,
@@ -108,11 +107,3 @@ def test_arguments_of_wrong_types_or_sizes_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=argument):
         build(part.config, kind, **{argument: value})
-
-
-def test_a_class_that_lacks_a_method_cannot_be_built() -> None:
-    class Unfinished(Attention):
-        pass
-
-    with pytest.raises(TypeError, match="abstract"):
-        build({"class": full_name(Unfinished)}, Attention)

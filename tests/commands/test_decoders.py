@@ -1,13 +1,14 @@
 """A transformer, and an LSTM with several heads, through the commands from training to a page."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from captioning import load
-from captioning.commands import main
+from captioning.commands import main, options
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.maps import MAPS, head_names
@@ -91,3 +92,4 @@ def test_all_maps_are_those_that_the_model_has(
     assert has_evidence == ("LSTM" in type(load(model).model.decoder).__name__)
     assert len(found) == len(MAPS) - 2 * (not has_evidence)
     assert all(any(line.startswith(f"{name} ") for line in lines) for name in found)
+    assert set(MAPS) == set(re.findall(r"[a-z][a-z-]+", options.MAPS)) - {"or"}
