@@ -68,7 +68,7 @@ def test_a_damaged_file_gives_a_result_or_one_line(kind: str, folder: Path) -> N
     # Of a model without checksums, only where names, sizes and the config are.
     head = 4000 if kind == "an exported model" else len(whole)
 
-    @some(40)
+    @some(25)
     @given(damages)
     def try_it(pieces: list[tuple[float, int, bytes]]) -> None:
         path.write_bytes(damaged(whole[:head], pieces) + whole[head:])
@@ -97,7 +97,7 @@ def test_a_damaged_checkpoint_never_captions_otherwise(tmp_path: Path) -> None:
     try_it()
 
 
-VALUES: list[Any] = [None, "x", True, -1, 0, 1.5, float("nan"), 10**20, [], {}, "os.system"]
+VALUES: list[Any] = [None, "os.system", True, -1, 1.5, float("nan"), 10**20, {}]
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
