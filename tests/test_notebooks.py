@@ -1,7 +1,5 @@
 """The notebooks: as they lie in the repository, and as they run from top to bottom."""
 
-import base64
-import io
 import json
 import re
 from pathlib import Path
@@ -12,8 +10,6 @@ import pytest
 from ipykernel.kernelspec import write_kernel_spec
 from nbclient import NotebookClient
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
-from PIL import Image
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LARGEST = {"attention.ipynb": 1_200_000, "translation.ipynb": 500_000}  # bytes
@@ -42,9 +38,8 @@ def shown(cell: NotebookNode, kind: str) -> list[str]:
     return [output.data[kind] for output in cell.outputs if kind in output.get("data", {})]
 
 
-def pictures(cell: NotebookNode) -> list[Image.Image]:
-    found = shown(cell, "image/png") + shown(cell, "image/jpeg")
-    return [Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in found]
+def pictures(cell: NotebookNode) -> list[str]:
+    return shown(cell, "image/png") + shown(cell, "image/jpeg")
 
 
 def printed(cell: NotebookNode) -> str:
@@ -59,21 +54,12 @@ def words(text: str) -> list[str]:
 def complaints(notebook: NotebookNode) -> list[NotebookNode]:
     """Errors of cells, and what they wrote to stderr."""
     outputs = [output for cell in code(notebook) for output in cell.outputs]
-    return [
-        output
-        for output in outputs
-        if output.output_type == "error" or output.get("name") == "stderr"
-    ]
+    return [each for each in outputs if {"error", "stderr"} & {each.output_type, each.get("name")}]
 
 
-def executed(name: str, jupyter: Path, **values: Any) -> NotebookNode:
-    """A notebook after it has run from top to bottom, with other parameters if given."""
+def executed(name: str, jupyter: Path) -> NotebookNode:
+    """A notebook after it has run from top to bottom."""
     notebook = committed(name)
-    tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
-    lines = [f"{parameter} = {value!r}" for parameter, value in values.items()]
-    place = next(place for place, given in enumerate(tags) if "parameters" in given)
-    if lines:
-        notebook.cells.insert(place + 1, new_code_cell("\n".join(lines)))
     write_kernel_spec(jupyter / "kernels" / "tests")  # this Python, whatever kernels a user has
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(jupyter))
