@@ -69,7 +69,7 @@ def pieces(words: Sequence[str], name: TokenizerName = "ptb") -> list[str]:
 
 def joined(words: Sequence[str], name: TokenizerName = "ptb") -> str:
     """A caption of these words as one line, with the spaces of `pieces`."""
-    return " ".join(words) if name in SPACED else "".join(pieces(words, name))
+    return "".join(pieces(words, name))
 
 
 @cache

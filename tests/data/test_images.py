@@ -72,9 +72,8 @@ def test_a_large_jpeg_is_reduced_to_what_is_needed(
 @pytest.mark.parametrize("kind", ["baseline", "progressive", "CMYK", "several pictures"])
 def test_colours_survive_the_reduction_of_every_kind_of_jpeg(tmp_path: Path, kind: str) -> None:
     photo, path = large_half_red_half_green(), tmp_path / "large.jpg"
-    if kind == "CMYK":
-        photo.convert("CMYK").save(path)
-    elif kind == "several pictures":
+    photo = photo.convert("CMYK") if kind == "CMYK" else photo
+    if kind == "several pictures":
         photo.save(path, "MPO", save_all=True, append_images=[photo])
     else:
         photo.save(path, progressive=kind == "progressive")
@@ -109,19 +108,16 @@ def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
 
 
 @pytest.mark.filterwarnings("ignore:Image size")  # Pillow warns of more than 89 megapixels
-@pytest.mark.parametrize("size", [(10_000, 10_001), (13_000, 13_000)])
+@pytest.mark.parametrize(
+    ("side", "limit", "message"),
+    [(10_001, 10**8, r"10001 x 10001 pixels are more"), (20_000, 10**9, "too many pixels; scale")],
+)
 def test_a_photo_of_too_many_pixels_is_refused_by_its_header(
-    tmp_path: Path, size: tuple[int, int]
+    tmp_path: Path, side: int, limit: int, message: str
 ) -> None:
-    (tmp_path / "large.ppm").write_bytes(b"P6 %d %d 255\n" % size)  # no pixels follow
-    with pytest.raises(PhotoSizeError, match=rf"large\.ppm: {size[0]} x {size[1]} pixels are more"):
-        read_image(tmp_path / "large.ppm")
-
-
-def test_a_decompression_bomb_is_refused_whatever_the_limit(tmp_path: Path) -> None:
-    (tmp_path / "bomb.ppm").write_bytes(b"P6 20000 20000 255\n")
-    with pytest.raises(PhotoSizeError, match=r"bomb\.ppm: too many pixels; scale"):
-        read_photo(tmp_path / "bomb.ppm", 2, max_pixels=10**9)
+    (tmp_path / "large.ppm").write_bytes(b"P6 %d %d 255\n" % (side, side))  # no pixels follow
+    with pytest.raises(PhotoSizeError, match=rf"large\.ppm: {message}"):
+        read_image(tmp_path / "large.ppm", limit)
 
 
 @pytest.mark.parametrize("kind", ["EPS", "PCX"])

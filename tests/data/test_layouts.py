@@ -1,6 +1,5 @@
 """Layouts as they are published, and as people keep their own photos."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,15 +49,11 @@ def textcaps(split: str) -> dict[str, Any]:
     return {"dataset_type": split, "data": [entry]}
 
 
-def lines(*rows: dict[str, Any]) -> str:
-    return "\n".join(map(json.dumps, rows))
-
-
 class Layout(NamedTuple):
-    """The files of a data set, and what a reader finds there; None for a hash's choice of split."""
+    """The files of a data set, and what a reader finds there, by split if these name any."""
 
     files: dict[str, Any]
-    expected: dict[str | None, Captions]
+    expected: Captions | dict[str, Captions]
     reader: type[Reader] = CaptionTable
 
 
@@ -73,10 +68,8 @@ LAYOUTS = {
             '2_b.jpg,"A ""red"" ball ."\n'
         },
         {
-            None: {
-                "Images/1_a.jpg": ("A child in a pink dress .", "A girl ."),
-                "Images/2_b.jpg": ("A dog near the shore , a ball .", 'A "red" ball .'),
-            }
+            "Images/1_a.jpg": ("A child in a pink dress .", "A girl ."),
+            "Images/2_b.jpg": ("A dog near the shore , a ball .", 'A "red" ball .'),
         },
     ),
     "Kaggle's Flickr30k with its broken row": Layout(
@@ -85,19 +78,15 @@ LAYOUTS = {
             '1.jpg| 1| " Two young , White males .\n2.jpg| 3| A dog .\n2.jpg| 4   A dog runs .\n'
         },
         {
-            None: {
-                "flickr30k_images/1.jpg": ("Two guys , outside .", '" Two young , White males .'),
-                "flickr30k_images/2.jpg": ("A dog .", "A dog runs ."),
-            }
+            "flickr30k_images/1.jpg": ("Two guys , outside .", '" Two young , White males .'),
+            "flickr30k_images/2.jpg": ("A dog .", "A dog runs ."),
         },
     ),
     "Flickr30k's token file": Layout(
         {"results_20130124.token": '1.jpg#0\tTwo guys , .\n1.jpg#1\t" Two .\n2.jpg#0\tMen .\n'},
         {
-            None: {
-                "flickr30k-images/1.jpg": ("Two guys , .", '" Two .'),
-                "flickr30k-images/2.jpg": ("Men .",),
-            }
+            "flickr30k-images/1.jpg": ("Two guys , .", '" Two .'),
+            "flickr30k-images/2.jpg": ("Men .",),
         },
     ),
     "Flickr30k of the Hub": Layout(
@@ -129,7 +118,7 @@ LAYOUTS = {
             "Flickr8k_text/Flickr8k.token.txt": "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n"
             "c.jpg.1#0\tBroken .\n"
         },
-        {None: {"Flicker8k_Dataset/a.jpg": ("A dog .",), "Flicker8k_Dataset/b.jpg": ("A cat .",)}},
+        {"Flicker8k_Dataset/a.jpg": ("A dog .",), "Flicker8k_Dataset/b.jpg": ("A cat .",)},
         Flickr8k,
     ),
     "imagefolder, CSV": Layout(
@@ -138,10 +127,8 @@ LAYOUTS = {
     ),
     "imagefolder, JSON lines": Layout(
         {
-            "metadata.jsonl": lines(
-                {"file_name": "train/1.png", "additional_feature": "a dog"},
-                {"file_name": "test/2.png", "additional_feature": "a cat"},
-            )
+            "metadata.jsonl": '{"file_name": "train/1.png", "additional_feature": "a dog"}\n'
+            '{"file_name": "test/2.png", "additional_feature": "a cat"}'
         },
         {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
     ),
@@ -157,12 +144,8 @@ LAYOUTS = {
         },
     ),
     "imagefolder of train alone": Layout(
-        {
-            "train/metadata.jsonl": lines(
-                *({"file_name": f"{i}.jpg", "text": "x"} for i in range(4))
-            )
-        },
-        {None: {f"train/{i}.jpg": ("x",) for i in range(4)}},
+        {"train/metadata.csv": "file_name,text\n" + "".join(f"{i}.jpg,x\n" for i in range(4))},
+        {f"train/{i}.jpg": ("x",) for i in range(4)},
     ),
     "tables of splits whose photos have the same names": Layout(
         {f"{split}.csv": f"image,caption\n0.jpg,of {split}\n" for split in ("train", "val")},
@@ -249,11 +232,9 @@ LAYOUTS = {
             "c.jpg.txt": "a bird",
         },
         {
-            None: {
-                "a.jpg": ("a dog, running", "a brown dog"),
-                "more/b.PNG": ("a cat",),
-                "c.jpg": ("a bird",),
-            }
+            "a.jpg": ("a dog, running", "a brown dog"),
+            "more/b.PNG": ("a cat",),
+            "c.jpg": ("a bird",),
         },
         readers.Sidecar,
     ),
@@ -269,7 +250,7 @@ LAYOUTS = {
             "00000/1.txt": "photo 1",
             "00000/1.json": {"url": "https://a.example/1.jpg", "caption": "", "key": "1"},
         },
-        {None: {"00000/0.jpg": ("photo 0",), "00000/1.jpg": ("photo 1",)}},
+        {"00000/0.jpg": ("photo 0",), "00000/1.jpg": ("photo 1",)},
         readers.Sidecar,
     ),
 }
@@ -279,14 +260,16 @@ LAYOUTS = {
 def test_a_published_layout_is_read_as_it_is(tmp_path: Path, layout: Layout) -> None:
     for name, content in layout.files.items():
         write(tmp_path / name, content)
-    draw(tmp_path, *(name for part in layout.expected.values() for name in part))
+    splits: Any = layout.expected
+    is_divided = all(isinstance(captions, tuple) for captions in splits.values())
+    draw(tmp_path, *(splits if is_divided else merged(splits)))
     reader = reader_for(tmp_path)
     assert type(reader) is layout.reader
-    if None in layout.expected:
+    if is_divided:
         assert reader.splits == ("train", "val")
-        assert merged(found(reader)) == layout.expected[None]
+        assert merged(found(reader)) == splits
     else:
-        assert found(reader) == layout.expected
+        assert found(reader) == splits
 
 
 HUND, BEIDE = ["ein Hund"], ["ein Hund", "ein Tier"]

@@ -64,9 +64,7 @@ def test_coco_s_parts_may_lie_elsewhere(coco: Path, tmp_path: Path) -> None:
     reader = Coco(coco, images=tmp_path / "disk", annotations=coco / "json")
     assert reader.read("val")[0].image == tmp_path / "disk/val2017/1.jpg"
     (tmp_path / "disk/val2017/1.jpg").unlink()
-    with pytest.raises(
-        InputError, match=r"captions_val2017\.json: none of its images is in .*disk"
-    ):
+    with pytest.raises(InputError, match=r"captions_val2017\.json: none of its .* is in .*disk"):
         reader.read("val")
 
 
@@ -154,11 +152,9 @@ def test_a_malformed_object_is_named_and_the_others_are_read(tmp_path: Path, row
     [
         ("captions.csv", "when,caption\n1999,b\n", "no column of photos; its columns are when, ca"),
         ("captions.csv", "file_name,text,raw\na.jpg,b,c\n", "clearly .* are file_name, text, raw;"),
-        ("captions.csv", "", "no captions; add rows"),
         ("captions.csv", 'file_name,caption\na.jpg,"a dog\n', "line 2: not CSV"),
         ("captions.csv", "file_name,caption\na.jpg,caf\udce9\n", "UTF-8"),
         ("annotations/captions_val.json", {"images": []}, "not COCO's captions"),
-        ("annotations/captions_val.json", '{"images": [{"id": 1, "file_na', "captions_val.json"),
         ("annotations/captions_val.json", captions((1, " ")), "'val' has no captions; add some"),
     ],
 )
@@ -173,11 +169,6 @@ def test_a_file_that_is_no_data_set_is_one_line(
     with pytest.raises(InputError, match=error) as caught:
         reader.read(next(iter(reader.splits), "val"))
     assert str(tmp_path) in str(caught.value)
-
-
-def test_an_unknown_split_is_an_error_that_lists_the_splits(coco: Path) -> None:
-    with pytest.raises(InputError, match=r"no split 'tset'; it has train, val; .*val_split"):
-        Coco(coco).read("tset")
 
 
 def test_what_is_no_data_set_is_refused(tmp_path: Path) -> None:
@@ -207,17 +198,17 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     assert [record.captions for record in train] == [("a cat",), ("a gull",)]
     assert [record.image_id for record in train] == ["pets/1.png", "birds/1.png"]
     assert joined.read("val")[0].image == first.read("val")[0].image
-    assert {problem.kind for problem in joined.contents("train").problems} == {
-        "empty captions",
-        "images without captions",
-    }
+    kinds = {problem.kind for problem in joined.contents("train").problems}
+    assert kinds == {"empty captions", "images without captions"}
     assert {"cat", "gull"} <= set(CaptionData(joined, min_count=1).vocabulary.words)
     assert len({record.image_id for record in Joined([first, third]).read("train")}) == 2
     for wrong in ([], [first, second, first]):
         with pytest.raises(InputError, match="give different data sets"):
             Joined(wrong)
-    with pytest.raises(InputError, match=r"birds has no split 'test'; it has train, val"):
-        joined.read("test")
+    with pytest.raises(
+        InputError, match=r"birds has no split 'tset'; it has train, val; .*--split"
+    ):
+        joined.read("tset")
 
 
 def test_the_real_data_sets_have_five_captions_for_each_photo(shared_data: Path) -> None:
@@ -228,8 +219,7 @@ def test_the_real_data_sets_have_five_captions_for_each_photo(shared_data: Path)
         found[name] = [reader.read(split) for split in ("train", "val")]
         assert all(len(record.captions) == 5 for records in found[name] for record in records)
     assert [len(records) for its in found.values() for records in its] == [6000, 1000, 60, 20]
-    objects = [
-        thing for records in found["coco-mini"] for record in records for thing in record.objects
-    ]
+    train, val = found["coco-mini"]
+    objects = [thing for record in train + val for thing in record.objects]
     assert len(objects) == 558 + 181
     assert all(thing.mask for thing in objects)

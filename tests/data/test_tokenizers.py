@@ -3,7 +3,7 @@ import math
 import pytest
 
 from captioning.data.tokenizers import TokenizerName, tokenizer
-from captioning.data.vocabulary import Vocabulary
+from captioning.data.vocabulary import BOS, EOS, UNK, Vocabulary
 from captioning.evaluation.report import Report
 
 
@@ -70,3 +70,29 @@ def test_scores_compare_what_the_tokenizer_splits(name: TokenizerName) -> None:
     ours, theirs = (len(tokenizer(name)(text)) for text in (captions[0], references[0][0]))
     assert scores["BLEU-4"] == pytest.approx(math.exp(1 - theirs / ours))  # the brevity penalty
     assert Report.of(captions, references).corpus["BLEU-1"] < 1e-6
+
+
+def test_a_caption_comes_back_from_its_ids() -> None:
+    vocabulary = Vocabulary.build(["A red dog runs."])
+    ids = vocabulary.encode("A red dog runs.")
+    assert (ids[0], ids[-1]) == (BOS, EOS)
+    assert vocabulary.decode(ids) == ("a", "red", "dog", "runs")
+
+
+def test_an_unknown_word_becomes_unk() -> None:
+    vocabulary = Vocabulary.build(["a dog"])
+    ids = vocabulary.encode("a cat")
+    assert ids[2] == UNK
+    assert vocabulary.decode(ids) == ("a", "<unk>")
+
+
+def test_known_words_come_first_and_stay() -> None:
+    captions = ["a dog", "a dog", "a cat"]
+    found = Vocabulary.build(captions, min_count=2, known=("horse", "a"))
+    assert found.words == ("horse", "a", "dog")
+
+
+def test_brackets_are_no_words_to_write() -> None:
+    vocabulary = Vocabulary.build(["a dog (brown) runs", "a {cat} [sits]"])
+    assert set(vocabulary.words) == {"a", "dog", "brown", "runs", "cat", "sits"}
+    assert vocabulary.decode(vocabulary.encode("a (dog)")) == ("a", "<unk>", "dog", "<unk>")

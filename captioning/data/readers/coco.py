@@ -23,6 +23,8 @@ from captioning.errors import InputError, reading, shown
 from captioning.files import read_json
 
 CAPTIONS = "captions_"
+KEYS = ("annotations", "image_id", "caption")
+KARPATHY_KEYS = ("images", "sentences", "raw")
 
 
 class Coco(Reader):
@@ -56,8 +58,7 @@ class Coco(Reader):
         val_fraction: float | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
-        self.annotations = self.root / "annotations" if annotations is None else Path(annotations)
-        self.searched = self.root if annotations is None else self.annotations
+        self.annotations = None if annotations is None else Path(annotations)
         self.year = year
         self.objects = objects
 
@@ -67,7 +68,7 @@ class Coco(Reader):
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return any(map(_has_captions, files.json_files(root)))
+        return bool(files.json_files(root, *KEYS))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -76,16 +77,16 @@ class Coco(Reader):
 
     @cached_property
     def _files(self) -> dict[str, Path]:
-        pattern = f"{CAPTIONS}*{self.year or ''}.json"
+        folder, pattern = self.annotations, f"{CAPTIONS}*{self.year or ''}.json"
         found = defaultdict(list)
-        for file in sorted(self.annotations.glob(pattern)):
+        for file in sorted((folder or self.root / "annotations").glob(pattern)):
             name = file.stem.removeprefix(CAPTIONS)
             found[files.split_name(name.rstrip("0123456789") or name)].append(file)
         if not found and self.year is None:
-            for file in filter(_has_captions, files.json_files(self.searched)):
+            for file in files.json_files(folder or self.root, *KEYS):
                 found[files.split_in(file.stem) or file.stem].append(file)
         if not found:
-            raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
+            raise InputError(f"{folder or self.root}: no {pattern} here; give its folder")
         return {
             split if len(its) == 1 else file.stem.removeprefix(CAPTIONS): file
             for split, its in found.items()
@@ -157,16 +158,16 @@ class Karpathy(Reader):
     def recognises(cls, root: Path) -> bool:
         if root.is_file():
             return root.match("dataset*.json")
-        return any(map(_has_sentences, root.glob("dataset_*.json")))
+        return any(files.has_keys(file, *KARPATHY_KEYS) for file in root.glob("dataset_*.json"))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return any(map(_has_sentences, files.json_files(root)))
+        return bool(files.json_files(root, *KARPATHY_KEYS))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         found = [self.root]
         if self.root.is_dir():
-            found = list(filter(_has_sentences, files.json_files(self.root)))
+            found = files.json_files(self.root, *KARPATHY_KEYS)
         if len(found) != 1:
             held = listed(file.name for file in found)
             raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
@@ -183,14 +184,6 @@ class Karpathy(Reader):
         image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
         photo = f"{field(image, 'filepath', str)}/{name}" if name and "filepath" in image else name
         return Row(photo, captions, files.split_name(field(image, "split", str)), image_id)
-
-
-def _has_captions(file: Path) -> bool:
-    return files.has_keys(file, "annotations", "image_id", "caption")
-
-
-def _has_sentences(file: Path) -> bool:
-    return files.has_keys(file, "images", "sentences", "raw")
 
 
 def _image(entry: Any) -> tuple[int | str, str]:

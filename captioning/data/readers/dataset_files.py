@@ -55,12 +55,14 @@ def folders_of(split: str, bases: Iterable[Path]) -> list[Path]:
     return [path for path in inside if split_in(path.name) == split and path.is_dir()]
 
 
-def json_files(root: Path) -> list[Path]:
-    """The JSON files in a folder and in its folder annotations, or `root` itself if it is one."""
+def json_files(root: Path, *keys: str) -> list[Path]:
+    """The JSON files with these keys, in a folder and its folder annotations, or `root` itself."""
     if root.is_file():
-        return [root] if root.suffix.lower() == ".json" else []
-    found = [*sorted(root.glob("*.json")), *sorted((root / "annotations").glob("*.json"))]
-    return found if len(found) <= MOST_FILES else []
+        found = [root] if root.suffix.lower() == ".json" else []
+    else:
+        found = [*sorted(root.glob("*.json")), *sorted((root / "annotations").glob("*.json"))]
+    found = found if len(found) <= MOST_FILES else []
+    return [file for file in found if not keys or has_keys(file, *keys)]
 
 
 def has_keys(file: Path, *keys: str) -> bool:

@@ -16,14 +16,10 @@ from captioning.data.readers.rows import names_photo, rows_of
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
-from captioning.files import opened, text_of
+from captioning.files import text_of
 
-TOKENS, TEXT = "Flickr8k.token.txt", "Flickr8k_text"
-LISTS = {
-    "train": "Flickr_8k.trainImages.txt",
-    "val": "Flickr_8k.devImages.txt",
-    "test": "Flickr_8k.testImages.txt",
-}
+TOKENS = ("Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt")
+PARTS = {"train": "train", "val": "dev", "test": "test"}  # of Flickr_8k.devImages.txt
 
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 
@@ -45,24 +41,17 @@ class Flickr8k(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        if not root.is_file():
-            return (root / TOKENS).is_file() or (root / TEXT / TOKENS).is_file()
-        if root.suffix.lower() not in (".txt", ".token"):
-            return False
-        with opened(root) as content:
-            start = content.read(4096).decode(errors="replace").lstrip("\ufeff")
-        return re.match(r"\s*[^\t\n]+#\d+\t", start) is not None
+        return root.match("Flickr8k*.token.txt") or any((root / file).is_file() for file in TOKENS)
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        file = self.root
-        if not file.is_file():
-            file = next(filter(Path.exists, (file / TOKENS, file / TEXT / TOKENS)), file / TOKENS)
+        files = [self.root / file for file in TOKENS]
+        file = next(filter(Path.is_file, [self.root, *files]), files[0])
         captions: dict[str, list[str]] = defaultdict(list)
         for row in rows_of(file, problems):
             captions[row.name].extend(row.captions)
         lists: dict[str | None, list[str]] = {}
         if self.root.is_dir():
-            paths = {split: file.with_name(name) for split, name in LISTS.items()}
+            paths = {s: file.with_name(f"Flickr_8k.{p}Images.txt") for s, p in PARTS.items()}
             lists = {split: _names(path) for split, path in paths.items() if path.is_file()}
         # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
         lists = lists or {None: list(filter(names_photo, captions))}
