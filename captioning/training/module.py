@@ -184,7 +184,8 @@ class CaptioningModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        decoded = self.captioner.decode(self.captioner.encode(batch.images))
+        fast, annotations = self.captioner.fast, self.captioner.encode(batch.images)
+        decoded = self.captioner.search(fast.decoder, fast.remember(annotations))
         self.scores.update(
             [self.captioner.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()],
             [record.captions for record in batch.records],
