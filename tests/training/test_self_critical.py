@@ -210,9 +210,12 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     assert sum(rewards[-10:]) > 2 * sum(rewards[:10])
 
 
-def test_one_delta_goes_on_from_a_checkpoint(train_into: Train, checkpoint: Path) -> None:
+def test_one_delta_goes_on_from_a_checkpoint(
+    train_into: Train, checkpoint: Path, tmp_path: Path
+) -> None:
     options = ("--config", "self_critical", "--model.initial", str(checkpoint))
     options += ("--trainer.max_epochs=1", "--trainer.log_every_n_steps=1")
+    options += ("--trainer.default_root_dir", str(tmp_path / "run"))  # not that of the delta
     folder = train_into("run", *options, "--model.learning_rate=1e-9")
     start, end = saved(checkpoint.parent, "best.ckpt"), saved(folder, "best.ckpt")
     decoder = [name for name in start["state_dict"] if ".decoder." in name]
