@@ -16,19 +16,14 @@ from captioning.progress_bar import ProgressBar, say
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
 """Validation scores that an epoch's line leaves out, to stay short."""
 
-NOTHING = 5e-5
-"""Scores below are printed as 0.0000."""
-
 
 class ExponentialAverage(WeightAveraging):
     """Validates and keeps an exponential moving average of the weights.
 
-    Two differences from Lightning's `EMAWeightAveraging`: the average soon forgets a random start,
-    and parameters that are not trained keep their exact bits, so that features of a frozen encoder
-    stay valid.
-
-    When fine-tuning a good model, keeping a share of its weights helps on images that neither model
-    has seen (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
+    Unlike Lightning's `EMAWeightAveraging`, it soon forgets a random start, and parameters that are
+    not trained keep their exact bits, so that features of a frozen encoder stay valid. A share of a
+    good model's weights helps on new images (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
+    models").
 
     Args:
         decay: share of the average that each step keeps.
@@ -51,10 +46,9 @@ class ExponentialAverage(WeightAveraging):
 
 
 class StopEarly(EarlyStopping):
-    """Lightning's `EarlyStopping`, except that a score of 0 is no reason to stop.
+    """Lightning's `EarlyStopping`, counting validations from the first score above 0.
 
-    Trained on few photos, a model scores 0 for epochs before its first captions match. Validations
-    count from the first score above 0.
+    Trained on few photos, a model scores 0 for epochs before its first captions match.
     """
 
     def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
@@ -74,7 +68,7 @@ def is_at_zero(mode: str, score: Tensor, best: Tensor | None = None) -> bool:
     The COCO evaluation's BLEU without a single match is not quite 0.
     """
     scores = [score] if best is None else [score, best]
-    return mode == "max" and score.item() >= 0 and all(each.item() < NOTHING for each in scores)
+    return mode == "max" and score.item() >= 0 and all(each.item() < 5e-5 for each in scores)
 
 
 @dataclass(eq=False)

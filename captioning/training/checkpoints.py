@@ -24,9 +24,6 @@ BEST, LAST, CONFIG = "best.ckpt", "last.ckpt", "config.yaml"
 IN_CHECKPOINT = ("model.learning_rate", "model.encoder_learning_rate", "model.weight_decay")
 """Settings that a resumed training takes from its checkpoint, with the optimizer's state."""
 
-OF_CALL = ("trainer.default_root_dir", "trainer.max_epochs")
-"""Settings that a moved or a longer training changes as a matter of course."""
-
 
 class BestCheckpoint(ModelCheckpoint):
     """Keeps best.ckpt, with the best validation score, in the run's folder.
@@ -79,9 +76,6 @@ class LastCheckpoint(Checkpoint):
 
     def __init__(self, minutes: float) -> None:
         self.minutes = minutes
-        self._saved = 0.0
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._saved = time.monotonic()
 
     def on_train_batch_end(
@@ -170,8 +164,8 @@ def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
     lines = []
     for key, now in _flat(settings):
         was = before.get(key, now)
-        if key in OF_CALL or was == now:
-            continue
+        if was == now or key in ("trainer.default_root_dir", "trainer.max_epochs"):
+            continue  # a training may be moved, or go on for longer
         if key in IN_CHECKPOINT:
             raise InputError(
                 f"{key}: resumed with {shown(now)}, begun with {shown(was)}, which the optimizer "

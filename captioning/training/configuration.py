@@ -40,14 +40,8 @@ LIGHTNING = (
 )
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
 
-KERNELS = "captioning.kernels"
-"""A package whose classes a configuration may not name: they stand in for parts by themselves."""
-
 MOST_PARAMETERS = 500_000_000
 """The most parameters of a model: two gigabytes in single precision."""
-
-ON_COMMAND_LINE_ONLY = ("resume", "overwrite")
-"""Options that a configuration may not set, since they decide about earlier runs."""
 
 IGNORED = (
     # LightningCLI gets its own arguments, without the word train.
@@ -88,7 +82,7 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
             content = yaml.safe_load(text_of(path))
         if not isinstance(content, dict) or any(isinstance(p, list) for p in content.values()):
             raise InputError(f"{path}: not a configuration; see captioning train --help")
-        for key in ON_COMMAND_LINE_ONLY:
+        for key in ("resume", "overwrite"):  # which decide about earlier runs
             if content.get(key):
                 raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
         found.append(f"--config={path}")
@@ -99,11 +93,7 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
 def restrictions(modules: Sequence[str]) -> Iterator[None]:
     """Within the block, jsonargparse imports listed classes only, and models have bounded sizes.
 
-    Args:
-        modules: the user's imported modules.
-
-    Raises:
-        InputError: a model has more than `MOST_PARAMETERS`.
+    Listed are Lightning's `LIGHTNING` and the classes of this package and of the user's `modules`.
     """
     ours = tuple(f"{name}." for name in ("captioning", *modules))
     paths = {
@@ -113,7 +103,7 @@ def restrictions(modules: Sequence[str]) -> Iterator[None]:
         for attribute, value in list(vars(module).items())
         if isinstance(value, type)
         and (value in LIGHTNING or f"{value.__module__}.".startswith(ours))
-        and not f"{value.__module__}.".startswith(f"{KERNELS}.")
+        and not value.__module__.startswith("captioning.kernels.")  # they swap themselves in
     }
     before = copy.copy(parsing_settings)
     set_parsing_settings(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from captioning.captioner import Captioner, export, load
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
-from captioning.data.readers import Reader, reader_for
+from captioning.data.readers import reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
@@ -28,12 +28,6 @@ from captioning.progress_bar import ProgressBar, say
 from captioning.shelf import DEFAULT
 from captioning.training.initial import between
 from captioning.training.train_cli import train
-
-VALIDATIONS = 10
-"""About how often a training is validated."""
-
-PATIENCE = 4
-"""Validations without a better score after which a training stops."""
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `best_between`."""
@@ -62,8 +56,8 @@ class Plan(NamedTuple):
 
     @property
     def epochs_per_validation(self) -> int:
-        """Epochs from one validation to the next; a divisor, so that the last is validated."""
-        most = -(-self.epochs // VALIDATIONS)
+        """Epochs between some ten validations; a divisor, so that the last epoch is validated."""
+        most = -(-self.epochs // 10)
         return max(each for each in range(1, most + 1) if self.epochs % each == 0)
 
     def captioned(self, training: int, validation: int) -> float:
@@ -104,7 +98,12 @@ def finetune(
     options: dict[str, Any] = {"caption_column": caption_column, "val_fraction": val_fraction}
     options["images"] = None if images is None else str(images)
     reader = reader_for(folder, objects=False, **options)
-    bad = _faulty(reader, skip_bad)
+    found = check(reader)
+    if not found.ok:
+        say(str(found))
+        if not skip_bad:
+            raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
+    bad = found.faulty
     splits = (reader.read("train"), reader.read("val"))
     training, validation = ([r for r in records if r.image not in bad] for records in splits)
     if len(training) < 2 or not validation:
@@ -141,17 +140,17 @@ def finetune(
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
     text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
     best = load(_trained(run / "finetune.yaml", text))
-    found, share, after = best_between(str(model), best, validation, cut)
-    kept = f", {share:.0%} of the way back to the model" if share else ""
+    kept, share, after = best_between(str(model), best, validation, cut)
+    why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
-        kept = "; the model is kept as it was, which does as well without these photos"
-    say(f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now{kept}")
+        why = "; the model is kept as it was, which does as well without these photos"
+    say(f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now{why}")
     calibration = None
     try:
-        calibration = calibrated(assess(found, validation)) if share < 1 else None
+        calibration = calibrated(assess(kept, validation)) if share < 1 else None
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
-    export(found, run / "best.safetensors", calibration=calibration)
+    export(kept, run / "best.safetensors", calibration=calibration)
     return run / "best.safetensors"
 
 
@@ -168,18 +167,6 @@ def _trained(config: Path, settings: str) -> Path:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert best is not None  # there is one process only
     return best
-
-
-def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
-    """The photos to leave out; all faults are told, and refused unless they are to be skipped."""
-    found = check(reader)
-    if found.ok:
-        return frozenset()
-    for line in str(found).splitlines():
-        say(line)
-    if not skip_bad:
-        raise InputError(f"{reader.root}: has faults; mend them, or leave them out by --skip-bad")
-    return found.faulty
 
 
 def _scores(
@@ -252,7 +239,7 @@ def _settings(
             "encoder_learning_rate": 5e-5,
         },
         "checkpoints": {"monitor": "val/CIDEr"},
-        "early_stopping": {"patience": PATIENCE},
+        "early_stopping": {"patience": 4},
         "trainer": {
             "default_root_dir": str(run),
             "max_epochs": plan.epochs,

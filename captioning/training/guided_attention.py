@@ -7,7 +7,7 @@ embedding, W different words, C classes, P pairs of a word and a class that it n
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,9 +33,9 @@ class GuidedAttention(CrossEntropy):
     *Contrast*: the pooled evidence of a photo's regions for a word of its captions should exceed
     that of the batch's other photos, whose captions lack the word (Gupta et al. 2020).
 
-    *Guide*: the attention before a word follows the map of evidence for the word that comes, as it
-    follows boxes in Liu et al. (2017). The map is computed without dropout. Each word is weighted
-    by how peaked its map is, so that function words hardly count.
+    *Guide*: the attention before a word follows the word's map of evidence, without dropout, as it
+    follows boxes in Liu et al. (2017). Each word is weighted by how peaked its map is, so that
+    function words hardly count.
 
     *Classes*: for words that name classes of the encoder's own classifier, evidence learns from the
     classifier's score of each region. This helps nouns that are rare in the captions.
@@ -45,8 +45,8 @@ class GuidedAttention(CrossEntropy):
         attention_penalty: lambda of eq. 14, in the paper's proportion.
         contrast: weight of the contrast, relative to the mean cross-entropy of a word in nats.
         guide: weight of the guide.
-        classes: weight of the encoder's classes. If positive, the encoder must start from weights
-            with a classifier on the mean of its feature map.
+        classes: weight of the encoder's classes, which takes weights with a classifier on the mean
+            of the feature map.
         consensus: see `CrossEntropy`.
     """
 
@@ -141,8 +141,7 @@ def guide_loss(
     return (divergence * peaked).sum() / peaked.sum().clamp_min(1e-6)
 
 
-@dataclass(frozen=True)
-class Classes:
+class Classes(NamedTuple):
     """The classes of a linear layer on the mean of a feature map, by their names in lower case.
 
     The layer scores single regions, too (class activation mapping, Zhou et al. 2016).

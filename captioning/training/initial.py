@@ -29,12 +29,8 @@ def start_from(model: str, captioner: Captioner) -> None:
     Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words that
     another tokenizer splits are all new, and equally likely.
 
-    Args:
-        model: its file, or the name of a shipped one.
-        captioner: its vocabulary begins with the model's words, if the tokenizer is the same.
-
     Raises:
-        InputError: no such model, or its parts or words are others.
+        InputError: no such model, by a file or name, or its parts or first words are others.
     """
     parameters, alike = _parameters(model, captioner)
     captioner.model.load_state_dict(parameters)

@@ -22,7 +22,7 @@ from captioning.errors import InputError, printable
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
 from captioning.progress_bar import say
-from captioning.training.validation_images import ValidationImages, scores_by_image
+from captioning.training.validation_images import Captioned, ValidationImages, scores_by_image
 from captioning.viewing.overlay import LONG_SIDE
 from captioning.viewing.viewer import viewer_html
 
@@ -160,13 +160,13 @@ class ValidationTable(ValidationImages):
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        boards = boards_of(trainer)
-        if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
-            return
-        scores = scores_by_image(pl_module)
-        rows = []
-        for record, caption in self.shown(trainer, pl_module):
-            photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
+        if boards_of(trainer):
+            super().on_validation_end(trainer, pl_module)
+
+    def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
+        scores, rows = scores_by_image(module), []
+        for record, caption in images:
+            photo = read_image(record.image, module.captioner.preprocessing.max_pixels)
             page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
             small = photo.copy()
             small.thumbnail((LONG_SIDE, LONG_SIDE))
@@ -183,7 +183,7 @@ class ValidationTable(ValidationImages):
             )
         columns = ["image", "references", "caption", *scores, "view", "overlay"]
         overlays = {f"val/overlay/{number}": row[-1] for number, row in enumerate(rows)}
-        for board in boards:
+        for board in boards_of(trainer):
             board.log_table("val/captions", columns, rows, step=trainer.global_step)
             board.log_metrics(overlays, step=trainer.global_step)
 

@@ -4,7 +4,7 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width, 
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
@@ -61,7 +61,9 @@ class SampledBound(Objective, nn.Module):
         weights = torch.stack([step.weights for step in steps], dim=2)
         log_probs = torch.stack([step.state["log_probs"] for step in steps], dim=2)
         real = targets != PAD
-        likelihoods = log_likelihoods(logits, targets)  # log p(y | s, a)
+        precise = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 2)
+        lost = F.cross_entropy(precise, targets.flatten(), ignore_index=PAD, reduction="none")
+        likelihoods = -lost.view(targets.shape).sum(dim=2)  # log p(y | s, a)
         drawn = (log_probs * real).sum(dim=2)  # log p(s | a)
         # A region without weight has no entropy, and no gradient that is not a number.
         entropies = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=3)
@@ -89,12 +91,3 @@ def _sums_over_ranks(*numbers: Tensor) -> tuple[Tensor, ...]:
     if distributed.is_available() and distributed.is_initialized():
         distributed.all_reduce(sums)
     return sums.unbind()
-
-
-def log_likelihoods(
-    logits: Float[Tensor, "B N T V"], targets: Int[Tensor, "B N T"]
-) -> Float[Tensor, "B N"]:
-    """The log-likelihood of every caption, in nats; PAD does not count."""
-    precise = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 2)
-    of_words = F.cross_entropy(precise, targets.flatten(), ignore_index=PAD, reduction="none")
-    return -of_words.view(targets.shape).sum(dim=2)

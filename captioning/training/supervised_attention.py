@@ -83,13 +83,12 @@ def wanted_attention(
     places, shares = [], []
     rows = batch.tokens.tolist()
     for image, (record, seen) in enumerate(zip(batch.records, batch.seen, strict=True)):
-        of_category: dict[str, Float[np.ndarray, " L"] | None] = {}
+        objects = {
+            each.name: [o for o in record.objects if o.name == each.name] for each in record.objects
+        }
+        of_category = {name: box_shares(its, seen, grid) for name, its in objects.items()}
         for caption, mention in _mentions(record, rows[image], vocabulary, lexicon):
-            name = mention.category
-            if name not in of_category:
-                objects = [thing for thing in record.objects if thing.name == name]
-                of_category[name] = box_shares(objects, seen, grid)
-            share = of_category[name]
+            share = of_category.get(mention.category)
             if share is not None:
                 words = range(mention.start, mention.stop)
                 places += [(image, caption, word) for word in words]

@@ -29,15 +29,7 @@ from captioning.training.module import CaptioningModule
 
 
 class TrainCLI(LightningCLI):
-    """The parts of a training, built from YAML files and options.
-
-    Args:
-        arguments: as for `train`.
-
-    Attributes:
-        is_trial: whether a few batches are only tried out, which writes no files.
-        folder: the run's folder.
-    """
+    """The parts of a training, built from YAML files and options."""
 
     def __init__(self, arguments: list[str]) -> None:
         modules, options = import_modules(arguments)
@@ -113,7 +105,7 @@ class TrainCLI(LightningCLI):
         options = self.config.trainer
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
-        self.is_trial = bool(options.fast_dev_run)
+        self.is_trial = bool(options.fast_dev_run)  # tries a few batches, writes no files
         configuration.checked_writers(options.logger, self.folder)
         if not self.is_trial:
             checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
@@ -174,10 +166,7 @@ def initial_words(initial: str | None, tokenizer: TokenizerName = "ptb") -> tupl
 
 
 def train(arguments: list[str]) -> Path | None:
-    """Train as the options say, with progress on stderr.
-
-    Args:
-        arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
+    """Train by LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
     Returns:
         The best checkpoint, or the last one if no validation has run; None if batches were only
@@ -236,8 +225,8 @@ def _fit(cli: TrainCLI) -> None:
 def _result(cli: TrainCLI) -> Path:
     """The run's checkpoint; says how the training ended."""
     best, stopped = cli.config_init.checkpoints, cli.config_init.early_stopping
-    if stopped.stopping_reason_message is not None:
-        reason = stopped.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
+    if reason := stopped.stopping_reason_message:
+        reason = reason.removesuffix(" Signaling Trainer to stop.")
         say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
     if best.best_model_score is not None:
         line = f"best {best.monitor}: {best.best_model_score:.4f}"
@@ -252,12 +241,9 @@ def _result(cli: TrainCLI) -> Path:
 
 
 def features(arguments: list[str]) -> Path | None:
-    """Write the features of a training, unless they exist already.
+    """Write the features of a training by the options of `train`, unless they exist already.
 
-    Arguments and errors are those of `train`.
-
-    Returns:
-        Their folder; None in all processes but the first.
+    Returns their folder; None in all processes but the first.
     """
     with plain_messages("continue by the same command"):
         # Lightning sets the data up in every process, which computes the features.

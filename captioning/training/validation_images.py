@@ -28,16 +28,8 @@ PAGE = "validation.html"
 IMAGE_SCORES = ("BLEU-4", "ROUGE-L", "CIDEr")
 """Scores of single images that are shown."""
 
-RUNNERS_UP = 3
-"""Alternatives that the interactive view shows for each word."""
-
-GROUNDING_SCORES = {
-    "pointing": "pointing",
-    "pointing, minus Gaussian": "pointing minus Gaussian",
-    "mass in box": "mass in box",
-    "CHAIR-i": "CHAIR-i",
-    "CHAIR-s": "CHAIR-s",
-}
+GROUNDING_SCORES = {name: name for name in ("pointing", "mass in box", "CHAIR-i", "CHAIR-s")}
+GROUNDING_SCORES["pointing, minus Gaussian"] = "pointing minus Gaussian"
 """Scores of a grounding report that are logged, with their names in the log."""
 
 Captioned = tuple[Record, Caption]
@@ -71,14 +63,18 @@ class ValidationImages(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
         known_maps(self.maps or (), pl_module.model)
 
-    def shown(self, trainer: pl.Trainer, module: Any) -> list[Captioned]:
-        """The images with their maps, shared by callbacks with equal arguments."""
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if not self.images or trainer.sanity_checking or not trainer.is_global_zero:
+            return
         key = trainer.global_step, self.images, self.maps
-        if getattr(module, "shown", (None,))[0] != key:
-            options = {"runners_up": RUNNERS_UP, "maps": self.maps or ()}
-            module.shown = key, captioned(trainer, module, self.images, **options)
-        images: list[Captioned] = module.shown[1]
-        return images
+        if getattr(pl_module, "shown", (None,))[0] != key:  # callbacks share equal captions
+            options = {"runners_up": 3, "maps": self.maps or ()}
+            pl_module.shown = key, captioned(trainer, pl_module, self.images, **options)
+        self.show(trainer, pl_module, pl_module.shown[1])
+
+    def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
+        """Show the images, with their captions and maps, after a validation."""
+        raise NotImplementedError
 
 
 def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
@@ -126,10 +122,8 @@ class ValidationPage(ValidationImages):
             self._losses.append(Point(float(trainer.current_epoch + 1), mean))
         self._loss, self._steps = 0.0, 0
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if not self.images or trainer.sanity_checking or not trainer.is_global_zero:
-            return
-        images, by_name = self.shown(trainer, pl_module), scores_by_image(pl_module)
+    def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
+        by_name = scores_by_image(module)
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epoch = trainer.current_epoch + progress / trainer.num_training_batches
         told = [
@@ -160,7 +154,7 @@ class ValidationPage(ValidationImages):
             losses.append(Point(epoch, float(self._loss) / self._steps))
         path = Path(trainer.default_root_dir).absolute() / PAGE
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        most = pl_module.captioner.preprocessing.max_pixels
+        most = module.captioner.preprocessing.max_pixels
         with stage(f"writing {PAGE}"):
             page = validation_html(
                 path.parent.name,

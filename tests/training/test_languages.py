@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from captioning.commands import main
+from captioning.captioner import load
+from captioning.data.readers import Coco
+from captioning.evaluation.captions import split_captions
 from captioning.shapes import read_scenes, write_shapes
 from captioning.shapes.scene import CLEAR, Scene, Shape, relation
+from captioning.training.train_cli import train
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +67,6 @@ def drawn(folder: Path) -> Path:
 def test_japanese_captions_become_right(tokenizer: str, tmp_path: Path) -> None:
     folder = drawn(tmp_path / "scenes")
     options = {
-        "config": "shapes",
         "data.reader.init_args.root": folder,
         "data.tokenizer": tokenizer,
         "data.features": tmp_path / "features",
@@ -77,17 +79,11 @@ def test_japanese_captions_become_right(tokenizer: str, tmp_path: Path) -> None:
         "trainer.check_val_every_n_epoch": EPOCHS,
         "trainer.accelerator": "cpu",
     }
-    assert main(["train", *(part for k, v in options.items() for part in (f"--{k}", str(v)))]) == 0
-    best = str(tmp_path / "best.ckpt")
-    evaluated = tmp_path / "evaluation"
-    arguments = ["--model", best, "--data", str(folder), "--split", "val", "--out", str(evaluated)]
-    assert main(["evaluate", *arguments]) == 0
-    found = {
-        each["image_id"]: each["caption"]
-        for each in json.loads((evaluated / "captions.json").read_text())
-    }
-    references = json.loads((folder / "annotations/captions_val.json").read_text())["annotations"]
-    assert len(found) == VAL
-    true = {(each["image_id"], each["caption"]) for each in references}
-    right = sum(caption in true for caption in found.items()) / VAL
+    best = train(["--config", "shapes", *(f"--{name}={value}" for name, value in options.items())])
+    assert best is not None
+    records = Coco(folder, objects=False).read("val")
+    captions = split_captions(load(best), records)
+    assert captions is not None
+    assert len(records) == VAL
+    right = sum(captions[record.image_id] in record.captions for record in records) / VAL
     assert right > 0.6

@@ -22,19 +22,17 @@ OPTIONS = [
 ]
 
 
-def run(command: list[str], tiny_config: Path, folder: Path, *options: str) -> str:
-    environment = os.environ | {"WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
-    finished = subprocess.run(
-        [
-            *(sys.executable, *command, "train", "--config", str(tiny_config)),
-            *("--trainer.default_root_dir", str(folder), *OPTIONS, *options),
-        ],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+def launched(command: list[str], environment: dict[str, str]) -> str:
+    """What a command prints."""
+    given = os.environ | {"WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"} | environment
+    finished = subprocess.run(command, capture_output=True, text=True, env=given, check=False)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
+
+
+def run(command: list[str], tiny_config: Path, folder: Path, *options: str) -> str:
+    place = ["--trainer.default_root_dir", str(folder), *OPTIONS, *options]
+    return launched([sys.executable, *command, "train", "--config", str(tiny_config), *place], {})
 
 
 def column(folder: Path, name: str) -> list[float]:
@@ -97,24 +95,10 @@ def test_the_slurm_script_trains_as_one_process(
     (commands / "srun").chmod(0o755)
     script = Path(__file__).parents[2] / "scripts" / "slurm_train.sh"
     path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
-    slurm = {
-        "SLURM_JOB_ID": "1",
-        "SLURM_JOB_NAME": "captioning",
-        "SLURM_NODELIST": "localhost",
-        "SLURM_NNODES": "1",
-        "SLURM_NTASKS": "2",
-        "SLURM_NTASKS_PER_NODE": "2",
-        "SLURM_SUBMIT_DIR": str(checkout),
-        "MASTER_PORT": str(20000 + os.getpid() % 10000),
-    }
-    finished = subprocess.run(
-        [
-            *("bash", str(script), "--config", str(tiny_config), "--data.batch_size", "1"),
-            *("--trainer.default_root_dir", str(folder), *OPTIONS),
-        ],
-        capture_output=True,
-        text=True,
-        env=os.environ | slurm | {"PATH": path, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"},
-    )
-    assert finished.returncode == 0, finished.stderr
+    slurm = {"JOB_ID": "1", "JOB_NAME": "captioning", "NODELIST": "localhost", "NNODES": "1"}
+    slurm |= {"NTASKS": "2", "NTASKS_PER_NODE": "2", "SUBMIT_DIR": str(checkout)}
+    environment = {f"SLURM_{name}": value for name, value in slurm.items()}
+    environment |= {"MASTER_PORT": str(20000 + os.getpid() % 10000), "PATH": path}
+    command = ["bash", str(script), "--config", str(tiny_config), "--data.batch_size", "1"]
+    launched([*command, "--trainer.default_root_dir", str(folder), *OPTIONS], environment)
     assert column(folder, "train/loss") == pytest.approx(column(alone, "train/loss"), rel=1e-5)

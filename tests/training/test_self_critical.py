@@ -104,52 +104,53 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: Decoder) 
         torch.testing.assert_close(found_, wanted)
 
 
-def test_rewards_are_cider_with_ends_as_words(
-    captioner: Captioner,
-) -> None:
-    records = [
-        Record(Path("1.jpg"), 1, ("A red circle.", "a circle")),
-        Record(Path("2.jpg"), 2, ("a square",)),
-        Record(Path("3.jpg"), 3, ("a red square", "red square")),
-    ]
+RECORDS = [
+    Record(Path("1.jpg"), 1, ("A red circle.", "a circle")),
+    Record(Path("2.jpg"), 2, ("a square",)),
+    Record(Path("3.jpg"), 3, ("a red square", "red square")),
+]
+
+
+def seen(
+    captioner: Captioner, *records: Record, tokens: Tensor | None = None
+) -> tuple[Tensor, Batch]:
+    """Annotation vectors of these photos, and their batch."""
+    found = torch.randn(len(records), 4, captioner.model.encoder.annotation_dim)
+    none = torch.empty(len(records), 0, 0, dtype=torch.long)
+    return found, Batch(torch.empty(0), none if tokens is None else tokens, list(records))
+
+
+def test_rewards_are_cider_with_ends_as_words(captioner: Captioner) -> None:
     written = [
         [["a", "red", "circle", "<eos>"], ["a", "circle", "<eos>"]],
         [["a", "square", "<eos>"]],
         [["a", "red", "square", "<eos>"], ["red", "square", "<eos>"]],
     ]
     objective = SelfCritical(samples=3, max_length=4)
-    annotations = torch.randn(2, 4, captioner.model.encoder.annotation_dim)
-    batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), [records[2], records[0]])
+    annotations, batch = seen(captioner, RECORDS[2], RECORDS[0])
     torch.manual_seed(5)
-    loss = loss_of(objective, captioner, annotations, batch, records)
+    loss = loss_of(objective, captioner, annotations, batch, RECORDS)
 
     torch.manual_seed(5)
     with torch.no_grad():
         memory = captioner.fast.remember(annotations)
         decoded = objective.sampling(captioner.fast.decoder, memory)
-    said = [
+    samples = [
         [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
         for row in decoded.tokens.flatten(0, 1).tolist()
     ]
-    rewards = cider_scores(
-        said, [written[2]] * 3 + [written[0]] * 3, DocumentFrequencies.of(written)
-    ).images["CIDEr"]
+    references = [written[2]] * 3 + [written[0]] * 3
+    rewards = cider_scores(samples, references, DocumentFrequencies.of(written)).images["CIDEr"]
     assert rewards.max() > 0
     assert float(loss.figures["reward"]) == pytest.approx(rewards.mean(), rel=1e-5)
     assert loss.divisor == 6
 
 
 def test_rewards_are_not_rounded_under_autocast(captioner: Captioner) -> None:
-    records = [
-        Record(Path("1.jpg"), 1, ("a red circle", "a circle")),
-        Record(Path("2.jpg"), 2, ("a square",)),
-    ]
-    objective = SelfCritical(samples=4, max_length=4)
-    width = captioner.model.encoder.annotation_dim
-    annotations = torch.randn(2, 4, width, dtype=torch.bfloat16)
-    batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), records)
+    annotations, batch = seen(captioner, *RECORDS[:2])
     with torch.autocast("cpu", torch.bfloat16):
-        loss = loss_of(objective, captioner, annotations, batch, records)
+        objective = SelfCritical(samples=4, max_length=4)
+        loss = loss_of(objective, captioner, annotations.bfloat16(), batch, RECORDS)
     reward = loss.figures["reward"]
     assert isinstance(reward, Tensor)
     assert loss.total.dtype == reward.dtype == torch.float32
@@ -161,12 +162,11 @@ def test_the_likelihood_of_references_is_added_per_sample(captioner: Captioner) 
     tokens = padded(
         [[torch.tensor(captioner.vocabulary.encode(c)) for c in r.captions] for r in records]
     )
-    annotations = torch.randn(2, 4, captioner.model.encoder.annotation_dim)
-    batch = Batch(torch.empty(0), tokens, records)
-    without, with_ = (SelfCritical(samples=3, max_length=4, likelihood=x) for x in (0.0, 0.5))
+    annotations, batch = seen(captioner, *records, tokens=tokens)
     totals = []
-    for objective in (without, with_):
+    for likelihood in (0.0, 0.5):
         torch.manual_seed(0)
+        objective = SelfCritical(samples=3, max_length=4, likelihood=likelihood)
         totals.append(loss_of(objective, captioner, annotations, batch, records).total)
     memory = captioner.fast.remember(annotations)
     of_words, _ = caption_cross_entropy(captioner.fast.decoder.eval(), memory, tokens)
@@ -176,15 +176,12 @@ def test_the_likelihood_of_references_is_added_per_sample(captioner: Captioner) 
 def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) -> None:
     captioner.model.decoder.train()
     captioner.model.decoder.dropout.p = 0.9
-    objective = SelfCritical(samples=2, max_length=4)
-    record = Record(Path("1.jpg"), 1, ("a red circle", "a circle"))
-    records = [record, Record(Path("2.jpg"), 2, ("a square",))]
-    annotations = torch.randn(1, 4, captioner.model.encoder.annotation_dim)
-    batch = Batch(torch.empty(0), torch.empty(1, 0, 0, dtype=torch.long), [record])
+    annotations, batch = seen(captioner, RECORDS[0])
     losses = []
     for _ in range(2):
         torch.manual_seed(0)
-        losses.append(loss_of(objective, captioner, annotations, batch, records).total.item())
+        objective = SelfCritical(samples=2, max_length=4)
+        losses.append(loss_of(objective, captioner, annotations, batch, RECORDS).total.item())
     assert losses[0] == losses[1]
     assert captioner.model.decoder.training
 
@@ -197,8 +194,7 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     captioner.model.decoder = LSTMDecoder(width, len(captioner.vocabulary), 16, 16, 16)
     captioner.fast = accelerate(captioner.model)
     objective = SelfCritical(samples=8, max_length=5)
-    annotations = torch.randn(3, 4, width)
-    batch = Batch(torch.empty(0), torch.empty(3, 0, 0, dtype=torch.long), records)
+    annotations, batch = seen(captioner, *records)
     optimizer = torch.optim.AdamW(captioner.model.decoder.parameters(), lr=0.01)
     rewards = []
     for _ in range(60):

@@ -8,7 +8,6 @@ from captioning.captioner import load
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, categories, ground
-from captioning.training.train_cli import train
 from captioning.training.validation_images import GROUNDING_SCORES, PAGE
 from tests.training.conftest import Train
 
@@ -48,22 +47,19 @@ def test_each_validation_logs_what_ground_finds(train_into: Train, shapes_data: 
     assert 'class="name">CHAIR-i</span>' in page  # it has a curve
 
 
-def test_data_without_boxes_log_none(tiny_config: Path, shapes_data: Path, tmp_path: Path) -> None:
+def test_data_without_boxes_log_none(train_into: Train, shapes_data: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(shapes_data, data)
     for boxes in (data / "annotations").glob("instances_*.json"):
         boxes.unlink()
-    folder = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
-    train(["--config", str(tiny_config), "--data.reader.init_args.root", str(data), *folder])
-    assert (
-        not {f"val/{name}" for name in GROUNDING_SCORES.values()}
-        & last_row(tmp_path / "run").keys()
-    )
+    root = ("--data.reader.init_args.root", str(data), "--validation_grounding.images=2")
+    logged = last_row(train_into("run", *root, "--trainer.max_epochs=1"))
+    assert not {f"val/{name}" for name in GROUNDING_SCORES.values()} & logged.keys()
 
 
-def test_an_unknown_map_is_refused_before_a_training_begins(
-    tiny_config: Path, tmp_path: Path
-) -> None:
-    folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
+@pytest.mark.parametrize(
+    "option", ["--validation_grounding.map=lime", "--validation_page.maps=[lime]"]
+)
+def test_an_unknown_map_is_refused_before_a_training_begins(train_into: Train, option: str) -> None:
     with pytest.raises(InputError, match="unknown map 'lime'; choose from attention, "):
-        train(["--config", str(tiny_config), *folder, "--validation_grounding.map", "lime"])
+        train_into("run", option)
