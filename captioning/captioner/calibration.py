@@ -3,7 +3,6 @@
 Shapes: B images, N captions per image, T words, V vocabulary, S features.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
-from captioning.errors import InputError
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
@@ -31,21 +29,12 @@ class Calibration:
         means: of each of `FEATURES`; stand for those that are not known.
         weights: of each feature, in a logistic regression of whether a caption is good.
         bias: of that regression.
-
-    Raises:
-        InputError: the values do not fit.
     """
 
     temperature: float
     means: Sequence[float]
     weights: Sequence[float]
     bias: float
-
-    def __post_init__(self) -> None:
-        values = self.temperature, *self.means, *self.weights, self.bias
-        is_finite = all(map(math.isfinite, values)) and self.temperature > 0
-        if not is_finite or not len(self.means) == len(self.weights) == len(FEATURES):
-            raise InputError("the model's calibration is damaged")
 
     def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
         """The chance that each caption is good; NaN stands for a feature that is not known."""

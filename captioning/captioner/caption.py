@@ -110,7 +110,8 @@ class Caption:
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
         photo = photo or self._upright()
-        return draw(photo, self.words, self.probabilities, self.array(map_name), self.crop)
+        maps = self.map(map_name).numpy()
+        return draw(photo, self.words, self.probabilities, maps, self.crop)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.
@@ -124,17 +125,17 @@ class Caption:
                 the file cannot be written.
         """
         from captioning.viewing.html_document import save_html
-        from captioning.viewing.overlay import save_animation
+        from captioning.viewing.overlay import draw, save_animation
         from captioning.viewing.viewer import viewer_html
 
-        photo = photo or self._upright()
+        photo, maps = photo or self._upright(), self.map().numpy()
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
             with written_whole(path) as temporary:
-                self.figure(photo=photo).savefig(temporary)
+                figure = draw(photo, self.words, self.probabilities, maps, self.crop)
+                figure.savefig(temporary)
         elif suffix == ".gif":
-            spaced = pieces(self.words, self.tokenizer)
-            save_animation(photo, spaced, self.array(), self.crop, path)
+            save_animation(photo, pieces(self.words, self.tokenizer), maps, self.crop, path)
         elif suffix == ".html":
             save_html(viewer_html(photo, [self.view()]), path)
         else:

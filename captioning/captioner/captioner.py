@@ -1,11 +1,12 @@
 """Photos in, captions out.
 
-Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
+Shapes: B images, N captions per image, T words, L regions (R in the finest grid of an ensemble),
+D annotation width, V vocabulary.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from operator import itemgetter
@@ -294,14 +295,18 @@ class Captioner:
             search = search.for_images(each.view.pixels.numpy().tobytes() for each in good)
             every = self.decode(memory, search)
         else:
-            every = self._scored(memory, written.to(self.device))
+            written = written.to(self.device)
+            logits, weights = self.teacher_forcing(memory, written)
+            log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
+            scores = log_probs.sum(dim=2) / written.shape[2] ** search.length_penalty
+            every = Decoded(written, log_probs, weights, scores)
         if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
         decoded = Decoded(*(part[:, :most] for part in every))
         tokens, confidences = decoded.tokens, None
         alternatives: Sequence[Tensor] = ()
         if self.calibration is not None or runners_up:
-            logits = self.logits(memory, tokens)
+            logits, _ = self.teacher_forcing(memory, tokens)
             if self.calibration is not None:
                 if written is None:
                     features = confidence_features(decoded, every.scores, logits)
@@ -429,13 +434,14 @@ class Captioner:
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
         if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
-            with self._precision(images.device):
+            with torch.autocast("cpu", torch.bfloat16):
                 return in_parts(self.fast.encode, images).float()
         return in_parts(self.fast.encode, images)
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
         """Everything that the decoder computes once per image."""
-        with self._precision(annotations.device):
+        kind = annotations.device.type
+        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
             return self.fast.remember(annotations)
 
     def decode(
@@ -447,24 +453,14 @@ class Captioner:
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
-        with self._precision(memory.annotations.device):
+        kind = memory.annotations.device.type
+        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
             return (search or self.search)(self.fast.decoder, memory)
 
-    def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
-        """The logits before each token of finished captions, read again by teacher forcing."""
-        with self._precision(tokens.device):
-            return self.fast.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
-
-    def _scored(self, memory: Memory, written: Int[Tensor, "B N T"]) -> Decoded:
-        """These tokens, as a search that has chosen them."""
-        with self._precision(written.device):
-            logits, weights = self.fast.decoder.teacher_forcing(
-                memory, F.pad(written, (1, -1), value=BOS)
-            )
-        log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-        scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
-        return Decoded(written, log_probs, weights, scores)
-
-    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
-        """bfloat16 if it is asked for, otherwise the caller's precision."""
-        return torch.autocast(device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
+    def teacher_forcing(
+        self, memory: Memory, tokens: Int[Tensor, "B N T"]
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
+        """Logits and attention weights before each token of finished captions, which are read."""
+        kind, read = tokens.device.type, F.pad(tokens, (1, -1), value=BOS)
+        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
+            return self.fast.decoder.teacher_forcing(memory, read)

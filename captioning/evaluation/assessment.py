@@ -108,11 +108,12 @@ def assess(
         chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
         best = Decoded(*(part[:, :1] for part in decoded))
-        logits = captioner.logits(memory, best.tokens)
+        logits = captioner.teacher_forcing(memory, best.tokens)[0]
         known = confidence_features(best, decoded.scores, logits)[:, 0]
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
-        likeliest = _likeliest(captioner.logits(memory, written).float(), written)
+        logits, _ = captioner.teacher_forcing(memory, written)
+        likeliest = _likeliest(logits.float(), written)
         texts = map(words.text, best.tokens[:, 0].tolist())
         ids = [each.image_id for each in mine]
         return list(zip(ids, texts, known.cpu().numpy(), *likeliest, strict=True))
