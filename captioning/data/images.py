@@ -120,6 +120,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
         except (Image.DecompressionBombError, MemoryError):
             raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
         except UnidentifiedImageError:
+            file.seek(0)
             reason = "not an image that can be read; convert it to JPEG or PNG"
             if not is_upload and _is_heif(file) and not _reads_heif():
                 reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
