@@ -5,7 +5,7 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BufferedReader, BytesIO
@@ -86,19 +86,23 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
     These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
-    is_upload = isinstance(path, Upload)
-    limit = path.max_pixels if is_upload else max_pixels
-    with nullcontext(BytesIO(path.data)) if is_upload else opened_photo(path) as file:
+    source: AbstractContextManager[BufferedReader | BytesIO]
+    formats: tuple[str, ...] = FORMATS
+    if is_upload := isinstance(path, Upload):
+        source, formats = nullcontext(BytesIO(path.data)), UPLOAD_FORMATS
+        max_pixels = path.max_pixels
+    else:
+        source = opened_photo(path)
+    with source as file:
         try:
-            formats = UPLOAD_FORMATS if is_upload else FORMATS
             if not is_upload and _is_heif(file) and _reads_heif():
                 formats = ("HEIF",)
             image: Image.Image = Image.open(file, formats=formats)
             width, height = image.size
-            if width * height > limit:
+            if width * height > max_pixels:
                 remedy = "" if is_upload else ", or raise max-megapixels"
                 raise PhotoSizeError(
-                    f"{path}: {width} x {height} pixels are more than the {limit / 1e6:g} "
+                    f"{path}: {width} x {height} pixels are more than the {max_pixels / 1e6:g} "
                     f"million that are read here; scale the photo down{remedy}"
                 )
             if side is not None:

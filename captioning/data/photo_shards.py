@@ -203,8 +203,8 @@ class RowShard:
             schema = self._table.schema
         else:
             self._metadata, schema = ParquetFile(file).metadata, ParquetFile(file).schema_arrow
-            for number in range(self._metadata.num_row_groups):
-                group = self._metadata.row_group(number)
+            for index in range(self._metadata.num_row_groups):
+                group = self._metadata.row_group(index)
                 if group.total_byte_size > MOST_BYTES * max(1, group.num_rows):
                     raise InputError(f"{file}: holds values of more than {MOST_BYTES / 1e6:.0f} MB")
                 self._starts.append(self._starts[-1] + group.num_rows)
