@@ -77,9 +77,9 @@ def caption_cross_entropy(
     Args:
         decoder: of an accelerated or a plain model.
         memory: of the images.
-        tokens: the captions from BOS to EOS; PAD does not count.
-        label_smoothing: share of a word's probability spread over the vocabulary.
-        caption_weights: factor of each caption's loss; defaults to one.
+        tokens: the captions from BOS to EOS.
+        label_smoothing: as of `captioning.models.losses.cross_entropy`.
+        caption_weights: as there.
     """
     if hasattr(decoder, "plain"):
         kernel: Any = decoder

@@ -227,16 +227,10 @@ def cell_gradients(
     new: Tensor,
     shown: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of the gates' pre-activations, (r, G), and of the cell before the word, (r, H).
+    """The gradients of the gates' pre-activations, (r, G), and of c', the cell before, (r, H).
 
-    Args:
-        carried_h: the hidden state's gradient from the next word.
-        grad_hidden: the hidden state's gradient from everything else.
-        carried_c: the cell's gradient from the next word.
-        cell: c', before the word.
-        gates: of `Cell` after the word, as the rest.
-        new: n in comments.
-        shown: tanh(c).
+    `carried_h` and `carried_c` come from the next word, `grad_hidden` from everything else; the
+    last three arguments are those of `Cell`, and n in comments is `new`.
     """
     i, f, _, o = gates.chunk(4, dim=-1)
     i_slope, f_slope, _, o_slope = (gates * (1 - gates)).chunk(4, dim=-1)

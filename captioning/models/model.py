@@ -18,11 +18,6 @@ from captioning.models.encoder import Encoder
 class Model(nn.Module):
     """A captioning model, which is trained, saved and accelerated as a whole.
 
-    Args:
-        encoder: turns images into annotation vectors.
-        adapter: changes annotation vectors before the decoder sees them.
-        decoder: turns annotation vectors into words.
-
     Raises:
         InputError: the widths of two parts differ.
     """

@@ -116,10 +116,10 @@ class DecoderLayer(nn.Module):
             past: keys and values of the words before; S may be zero.
             regions: keys and values of the image, from `cross_attention.project`.
             mask: True where a region may be seen.
-            with_weights: whether to return the weights.
+            with_weights: whether to return weights over regions.
 
         Returns:
-            The layer's output, keys and values of all words so far, and weights over regions.
+            The layer's output, keys and values of all words so far, and the weights.
         """
         captions, count = words.shape[:2], words.shape[2]
         read = self.around_self.norm(words)

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torchvision import models
-from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import normalize
 
 from captioning.captioner import load
 from captioning.data.feature_cache import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
-from captioning.models.small_networks import PlainCNN, SmallCNN
+from captioning.models.small_networks import Coordinates, PlainCNN, SmallCNN
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -63,14 +63,9 @@ def mobilenet_file(mobilenet: Any, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def assert_same_as(encoder: CNNEncoder, mobilenet: Any) -> None:
     """The vectors are torchvision's own features of images that torchvision normalises."""
-    normalise = v2.Compose(
-        [
-            v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
-        ]
-    )
+    normal = normalize(images(64, 96) / 255, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     with torch.no_grad():
-        features = mobilenet.features(normalise(images(64, 96)))
+        features = mobilenet.features(normal)
         annotations = encoder.eval()(images(64, 96))
     assert features.std() > 0.1
     expected = torch.stack([features[:, :, row, column] for row in (0, 1) for column in (0, 1, 2)])
@@ -226,3 +221,22 @@ def test_a_cell_of_our_backbones_looks_at_its_own_middle(
     seen = image.grad[0].abs().sum(dim=0).nonzero().float()  # (pixels, row and column)
     middle = (seen.amin(dim=0) + seen.amax(dim=0)) / 2
     assert middle.tolist() == [row * 8 + 3.5, column * 8 + 3.5]
+
+
+def test_the_colour_of_a_vector_is_its_cell_s_alone() -> None:
+    torch.manual_seed(0)
+    network = SmallCNN().eval().features
+    pixels = torch.rand(1, 3, 64, 64, requires_grad=True)
+    network(pixels)[0, -4 - 64 :, 3, 4].sum().backward()
+    assert pixels.grad is not None
+    seen = pixels.grad[0].abs().sum(dim=0).nonzero()
+    assert seen.amin(dim=0).tolist() == [24, 32]
+    assert seen.amax(dim=0).tolist() == [31, 39]
+
+
+def test_a_query_on_squared_coordinates_can_ask_for_any_one_cell() -> None:
+    found = Coordinates(squares=True)(torch.zeros(1, 0, 8, 8))[0].flatten(1)  # (4, cells)
+    for row, column in [(0, 0), (2, 5), (7, 3)]:
+        y, x = (torch.linspace(-1, 1, 8)[place].item() for place in (row, column))
+        scores = torch.tensor([2 * y, 2 * x, -1.0, -1.0]) @ found
+        assert scores.argmax() == row * 8 + column

@@ -91,20 +91,16 @@ def test_an_ablated_decoder_has_no_parameter_without_a_gradient(
         assert parameter.grad.abs().max() > 1e-12, name
 
 
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
 def test_the_first_state_comes_from_the_mean_annotation(
-    lstm: LSTMDecoder, annotations: Tensor
+    lstm: LSTMDecoder, annotations: Tensor, mask: Tensor | None
 ) -> None:
-    state = lstm.start(lstm.remember(annotations), n=2)
-    mean = sum(annotations[:, region] for region in range(6)) / 6
+    seen = torch.ones_like(MASK) if mask is None else mask
+    mean = torch.stack([annotations[b, seen[b]].mean(0) for b in range(3)])
+    state = lstm.start(lstm.remember(annotations, mask), n=2)
     for name, layer in (("hidden", lstm.initial_hidden), ("cell", lstm.initial_cell)):
         for n in range(2):
             torch.testing.assert_close(state[name][:, n], torch.tanh(layer(mean)))
-
-
-def test_the_first_state_leaves_masked_regions_out(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    state = lstm.start(lstm.remember(annotations, MASK), n=1)
-    mean = torch.stack([annotations[0, :4].mean(0), annotations[1].mean(0), annotations[2, 0]])
-    torch.testing.assert_close(state["cell"][:, 0], torch.tanh(lstm.initial_cell(mean)))
 
 
 def test_tied_embeddings_are_one_matrix() -> None:

@@ -45,9 +45,7 @@ def lite2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 
 
 @torch.no_grad()
-def test_class_scores_of_regions_average_to_timms_score(
-    lite2: tuple[Any, Path],
-) -> None:
+def test_class_scores_of_regions_average_to_timms_score(lite2: tuple[Any, Path]) -> None:
     model, path = lite2
     encoder = CNNEncoder(f"timm/{LITE2}", str(path)).eval()
     classes = classes_of(encoder)
@@ -58,9 +56,7 @@ def test_class_scores_of_regions_average_to_timms_score(
 
 
 @torch.no_grad()
-def test_annotation_vectors_are_timms_feature_map(
-    lite2: tuple[Any, Path],
-) -> None:
+def test_annotation_vectors_are_timms_feature_map(lite2: tuple[Any, Path]) -> None:
     model, path = lite2
     encoder = CNNEncoder(f"timm/{LITE2}", str(path)).eval()
     features = model.forward_features(normalised(model))
