@@ -141,12 +141,14 @@ class Report:
 
     def table(self) -> str:
         """The scores with their intervals, and a line about the captions."""
-        rows = [("", "score", f"{LEVEL * 100:.0f} % interval")]
-        for name, value in self.corpus.items():
-            rows.append((name, f"{value:.4f}", "{:.4f} to {:.4f}".format(*self.intervals[name])))
+        rows = [
+            (name, f"{value:.4f}", "({:.4f} to {:.4f})".format(*self.intervals[name]))
+            for name, value in self.corpus.items()
+        ]
         counts = self.statistics
         note = (
-            f"{counts['images']:.0f} images, {counts['distinct captions']:.0f} distinct captions, "
+            f"{LEVEL * 100:.0f} % intervals; {counts['images']:.0f} images, "
+            f"{counts['distinct captions']:.0f} distinct captions, "
             f"{counts['distinct words']:.0f} distinct words, {counts['mean length']:.1f} a caption"
         )
         return f"{aligned(rows)}\n{note}"

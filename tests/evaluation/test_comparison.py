@@ -84,49 +84,34 @@ def test_p_values_of_bleu_are_sacrebleus(
     )
 
 
-@pytest.mark.parametrize("name", ["ROUGE-L", "CIDEr"])
+def images_of(world: dict[float, Any], rate: float) -> NDArray[np.float64]:
+    return cider_scores(world[rate], world[0.0]).images["CIDEr"]
+
+
+def gain(one: NDArray[Any], other: NDArray[Any], axis: int) -> NDArray[Any]:
+    return np.asarray(np.mean(other - one, axis=axis))
+
+
 @pytest.mark.parametrize("rates", [(0.40, 0.35), (0.40, 0.41), (0.48, 0.40)])
 def test_randomisation_of_images_is_scipys_permutation_test(
-    world: dict[float, Any], name: str, rates: tuple[float, float]
+    world: dict[float, Any], rates: tuple[float, float]
 ) -> None:
     pytest.importorskip("scipy", "1.15")  # the first with the argument rng
-    first, second = (images_of(world, rate, name) for rate in rates)
-    expected = stats.permutation_test(
-        (first, second),
-        lambda one, other, axis: np.mean(other - one, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=10_000,
-        rng=np.random.default_rng(1),
-    ).pvalue
-    own = compare(world, *rates)[name].p_randomisation
+    options: dict[str, Any] = {"permutation_type": "samples", "n_resamples": 10_000}
+    images, rng = [images_of(world, rate) for rate in rates], np.random.default_rng(1)
+    expected = stats.permutation_test(images, gain, vectorized=True, rng=rng, **options).pvalue
+    own = compare(world, *rates)["CIDEr"].p_randomisation
     assert own == pytest.approx(expected, abs=tolerance(own, 10_000, 10_000))
 
 
-@pytest.mark.parametrize("name", ["ROUGE-L", "CIDEr"])
-def test_intervals_of_images_are_scipys_paired_bootstrap(
-    world: dict[float, Any], name: str
-) -> None:
+def test_intervals_of_images_are_scipys_paired_bootstrap(world: dict[float, Any]) -> None:
     pytest.importorskip("scipy", "1.15")  # the first with the argument rng
-    first, second = (images_of(world, rate, name) for rate in (0.40, 0.35))
-    expected = stats.bootstrap(
-        (first, second),
-        lambda one, other, axis: np.mean(other - one, axis=axis),
-        paired=True,
-        vectorized=True,
-        method="percentile",
-        n_resamples=10_000,
-        rng=np.random.default_rng(1),
-    )
-    own = compare(world, 0.40, 0.35, samples=10_000)[name].interval
-    assert own == pytest.approx(
-        tuple(expected.confidence_interval), abs=0.1 * float(expected.standard_error)
-    )
-
-
-def images_of(world: dict[float, Any], rate: float, name: str) -> NDArray[np.float64]:
-    scorer = {"ROUGE-L": rouge_scores, "CIDEr": cider_scores}[name]
-    return scorer(world[rate], world[0.0]).images[name]
+    options: dict[str, Any] = {"paired": True, "method": "percentile", "n_resamples": 10_000}
+    images, rng = [images_of(world, rate) for rate in (0.40, 0.35)], np.random.default_rng(1)
+    expected = stats.bootstrap(images, gain, vectorized=True, rng=rng, **options)
+    own = compare(world, 0.40, 0.35, samples=10_000)["CIDEr"].interval
+    bounds, error = expected.confidence_interval, float(expected.standard_error)
+    assert own == pytest.approx(tuple(bounds), abs=0.1 * error)
 
 
 def test_equal_systems_have_a_p_value_of_one(world: dict[float, Any]) -> None:

@@ -35,13 +35,12 @@ def test_an_image_without_references_is_named(references: dict[int, list[str]]) 
         Report.of({7: "a dog", 42: "a cat"}, references)
 
 
-def test_the_table_has_intervals_and_a_line_on_the_captions() -> None:
+def test_the_table_has_intervals_and_a_line_on_captions() -> None:
     right = Scores.of("right", np.ones(3))
     lines = Report.of(CAPTIONS, REFERENCES, scorers=[], further=[right]).table().splitlines()
     assert lines == [
-        "        score     95 % interval",
-        "right  1.0000  1.0000 to 1.0000",
-        "3 images, 2 distinct captions, 7 distinct words, 3.3 a caption",
+        "right  1.0000  (1.0000 to 1.0000)",
+        "95 % intervals; 3 images, 2 distinct captions, 7 distinct words, 3.3 a caption",
     ]
 
 

@@ -100,10 +100,7 @@ def test_an_object_is_there_by_its_mask_not_its_box_alone() -> None:
 
 
 def test_mass_in_masks_needs_a_mask_of_every_object() -> None:
-    masked, other = (
-        dog(30, 10, 20, 30, mask=[RECTANGLE]),
-        dog(60, 10, 20, 30),
-    )
+    masked, other = dog(30, 10, 20, 30, mask=[RECTANGLE]), dog(60, 10, 20, 30)
     alone, together = target(masked), target(masked, other)
     assert alone is not None
     assert alone.in_mask is not None
@@ -125,13 +122,11 @@ def test_run_lengths_are_read_as_pycocotools_reads_them(seed: int) -> None:
 MALFORMED: dict[str, Any] = {
     "a size of terabytes": {"size": [1_000_000, 1_000_000], "counts": [10**12]},
     "compressed lengths of terabytes": {"size": [80, 120], "counts": "oooooO1"},
-    "lengths beyond the size": {"size": [80, 120], "counts": [0, 10**12]},
     "lengths short of the size": {"size": [80, 120], "counts": [5]},
     "a length below zero": {"size": [80, 120], "counts": [PIXELS + 5, -5]},
     "compressed lengths below zero": {"size": [80, 120], "counts": "N" * 50},
     "a length that does not end": {"size": [80, 120], "counts": "ooo"},
     "characters that are none": {"size": [80, 120], "counts": "\x00\xff é"},
-    "lengths that are no numbers": {"size": [80, 120], "counts": [[1], None, "2"]},
     "not a number in a polygon": [[float("nan"), 1, 2, 3, 4, 5]],
     "a corner far away": [[10**9, 1, 2, 3, 4, 5]],
     "no polygon": [],
