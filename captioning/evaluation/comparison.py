@@ -108,11 +108,10 @@ def _swaps(images: int, trials: int, seed: int) -> Iterator[NDArray[np.float64]]
 def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
     """The p-value of a difference by the paired bootstrap, from the samples' differences.
 
-    It is computed as sacreBLEU and Moses do. The absolute differences of the samples, shifted to a
-    mean of 0, are the distribution under the null hypothesis. p is the share that is at least the
-    absolute difference; one more sample counts as extreme. For clear differences this is half of a
-    two-sided p-value, since only samples on one side can be extreme. Unlike sacreBLEU's, ties are
-    extreme: equal systems have p = 1.
+    As in sacreBLEU and Moses, the absolute differences of the samples, shifted to a mean of 0, are
+    the distribution under the null hypothesis. p is the share that is at least the absolute
+    difference; one more sample counts as extreme. For clear differences this is half of a two-sided
+    p-value. Unlike sacreBLEU's, ties are extreme: equal systems have p = 1.
     """
     distances = np.abs(resampled)
     return _share_as_extreme(difference, distances - distances.mean())

@@ -76,11 +76,7 @@ def draw_scores(report: GroundingReport) -> Figure:
 
 
 def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIXELS) -> Figure:
-    """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes.
-
-    Raises:
-        InputError: a photo cannot be read.
-    """
+    """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes."""
     columns = min(COLUMNS, len(mentions))
     rows = math.ceil(len(mentions) / columns)
     figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
@@ -102,9 +98,7 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
 
 
 def save_calibration(report: CalibrationReport, path: str | Path) -> None:
-    """Write a picture of how sure a captioner is and how often it is right, as a PNG file.
-
-    It shows reliability diagrams of captions and of words, and the curve of risk over coverage.
+    """Write a PNG file with reliability diagrams of captions and of words, and risk over coverage.
 
     Raises:
         InputError: the file cannot be written.

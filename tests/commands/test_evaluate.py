@@ -59,8 +59,7 @@ def test_evaluate_prints_the_scores_and_where_they_are(
     assert main(["evaluate", *model, *data, "--out", str(folder)]) == 0
     printed = capsys.readouterr()
     lines, errors = printed.out.splitlines(), printed.err.splitlines()
-    assert lines[0].split() == ["score", "95", "%", "interval"]
-    assert lines[1].startswith("BLEU-1")
+    assert lines[0].startswith("BLEU-1")
     assert lines[-1] == str(folder)
     assert len(json.loads((folder / "captions.json").read_text())) == 1
     [note] = errors

@@ -76,14 +76,9 @@ def occlusion_drops(
 ) -> dict[str, Float[Tensor, " P"]]:
     """Each phrase's probability, and its drop when regions are hidden; by the names in `DROPS`.
 
-    Hidden are the fewest most relevant regions that hold `HIDDEN` of the map and, as baselines, as
-    many random ones, and those that hold as much of the Gaussian in the middle.
-
-    Args:
-        read: see `Read`.
-        weights: the map of each phrase.
-        grid: rows and columns of the regions.
-        noise: where it is least, regions are hidden at random.
+    Hidden are the fewest most relevant regions that hold `HIDDEN` of the map `weights` and, as
+    baselines, as many random ones, where `noise` is least, and those that hold as much of the
+    Gaussian in the middle.
     """
     attended = _most_relevant(weights)
     middle = _most_relevant(torch.from_numpy(gaussian(grid)).flatten().to(weights)[None])
@@ -111,10 +106,8 @@ def curve_areas(
 
     For deletion, regions are hidden, the most relevant first; low is good. For insertion they are
     shown, the most relevant first; high is good. Overall is insertion minus deletion (Zhang et al.
-    2021, "Group-CAM"). Of equally relevant regions, the first in reading order comes first.
-
-    Returns:
-        The areas by the `named` measures in `FAITHFULNESS` of each source of a map.
+    2021, "Group-CAM"). Of equally relevant regions, the first in reading order comes first. The
+    areas have the names of `FAITHFULNESS`, `named` for each source of a map.
     """
     rank = torch.stack([*maps.values()], dim=1).argsort(dim=2, descending=True, stable=True)
     rank, regions = rank.argsort(dim=2), rank.shape[2]

@@ -38,10 +38,7 @@ Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class Estimate(NamedTuple):
-    """A score with its bootstrap confidence interval at `LEVEL`, over images.
-
-    The ends are NaN if a resample is undefined.
-    """
+    """A score with its interval at `LEVEL`, whose ends are NaN if a resample is undefined."""
 
     value: float
     low: float
@@ -55,13 +52,10 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """The scores of all mentions, of one word's, or of one kind of object, by their names.
-
-    `count` is the number of mentions.
-    """
+    """The scores of all mentions, of one word's, or of one kind of object, by their names."""
 
     name: str
-    count: int
+    count: int  # of mentions
     scores: dict[str, Estimate]
 
     @classmethod
@@ -198,11 +192,7 @@ def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str,
 
 
 def grounding_table(reports: Mapping[str, GroundingReport]) -> str:
-    """A row for each map and each baseline, and a line on the mentions; the JSON has all scores.
-
-    Args:
-        reports: of the same words, by the names of the maps.
-    """
+    """A row for each map and each baseline, and a line on the mentions; see `maps_json`."""
     first = next(iter(reports.values()))
     header = ("map", "pointing", "minus Gaussian's", "off middle", "mass", "fall", "overall")
     rows: list[tuple[str, ...]] = [(*header, "ms/word")]

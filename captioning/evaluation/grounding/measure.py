@@ -62,8 +62,8 @@ def ground(
     Args:
         captioner: the model.
         records: images with their objects.
-        captions: the model's caption of each image, by image id; None to read all references.
-        lexicon: maps words to categories; default: that of the records' categories.
+        captions: the model's, by image id; None to read all references.
+        lexicon: default: that of the records' categories.
         batch_size: captions per batch.
         seed: of the random regions that are hidden.
         maps: names in `captioning.maps`, or of attention heads; default: the model's default map.
@@ -71,11 +71,10 @@ def ground(
         curves: also compute deletion and insertion curves, of the baselines too.
 
     Returns:
-        The report of each map by its name, for the same words.
+        The reports of the same words by map.
 
     Raises:
-        InputError: a photo cannot be read, a mask cannot be decoded or is of another photo, or the
-            model does not have a map.
+        InputError: a photo or a mask cannot be read, or the model does not have a map.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
     known = frozenset(captioner.vocabulary.words)
@@ -154,10 +153,7 @@ def _named_objects(
     known: frozenset[str],
     grid: tuple[int, int],
 ) -> tuple[list[tuple[int, Mention, Target]], ImageMentions]:
-    """The mentions to test, each with its caption's index, and the counts of all.
-
-    They are in a generated caption, or in all references if that is None.
-    """
+    """The mentions to test, in a generated caption or in all references, and the counts of all."""
     mentions = by_people = named_by_people(record, lexicon)
     if generated is not None:
         mentions = [(0, mention) for mention in lexicon.mentions(generated)]
@@ -189,11 +185,7 @@ def _faithfulness(
     random: torch.Generator,
     orders: torch.Generator | None,
 ) -> dict[str, list[dict[str, float]]]:
-    """The values of each phrase when regions are hidden, by the names of the maps.
-
-    `random` draws the regions that are hidden at random, `orders` the random order of the curves;
-    without it there are no curves.
-    """
+    """The values of each phrase by map; curves only if `orders`, which draws a random one."""
     annotations = captioned.annotations.repeat_interleave(captioned.tokens.shape[1], dim=0)
     tokens = captioned.tokens.flatten(0, 1)
     read = partial(phrase_probabilities, captioned.model, annotations, tokens, phrases)

@@ -51,12 +51,7 @@ class Area:
         return cls(np.arange(width + 1.0), np.arange(height + 1.0), mask)
 
     def shares(self, crop: Box, grid: tuple[int, int]) -> Float[np.ndarray, "rows columns"]:
-        """The share of each cell that lies in the area.
-
-        Args:
-            crop: the part of the photo that the model sees.
-            grid: rows and columns of the cells, which cover the crop.
-        """
+        """The share of each cell that lies in the area; the cells cover the crop."""
         left, top, across, down = crop
         rows, columns = grid
         vertical = _overlaps(top + down * np.arange(rows + 1) / rows, self.y) * rows / down
@@ -76,7 +71,7 @@ class Area:
 def _overlaps(
     edges: Float[np.ndarray, "edges"], others: Float[np.ndarray, "others"]
 ) -> Float[np.ndarray, "cells parts"]:
-    """The length of the overlap of each interval between `edges` with each between `others`."""
+    """The length that each interval between `edges` shares with each between `others`."""
     ends = np.minimum(edges[1:, None], others[None, 1:])
     starts = np.maximum(edges[:-1, None], others[None, :-1])
     return np.maximum(ends - starts, 0.0)
@@ -114,10 +109,7 @@ class Target:
         """The target of a category's objects; None if all of them are outside the crop.
 
         An object with a mask is inside if a part of its mask is, not just of its box. `size` is
-        width and height of the photo in pixels.
-
-        Raises:
-            InputError: a mask cannot be decoded, or is of a photo of another size.
+        width and height of the photo in pixels. Raises InputError as `decoded_mask`.
         """
         boxes, masks = [], []
         for each in objects:
