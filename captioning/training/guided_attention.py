@@ -174,9 +174,10 @@ def class_names(network: Any, name: str) -> Sequence[Sequence[str]]:
         from timm.data import ImageNetInfo, infer_imagenet_subset
 
         subset = infer_imagenet_subset(network)
-        info = ImageNetInfo(subset) if subset else None
-        classes = range(info.num_classes()) if info else ()
-        return [info.index_to_description(i).lower().split(", ") for i in classes]
+        if subset is None:
+            return []
+        info = ImageNetInfo(subset)
+        return [info.index_to_description(i).lower().split(", ") for i in range(info.num_classes())]
     from torchvision.models import get_model_weights, list_models
 
     weights = get_model_weights(name).DEFAULT.meta["categories"] if name in list_models() else ()

@@ -182,7 +182,7 @@ class ValidationTable(ValidationImages):
                 ]
             )
         columns = ["image", "references", "caption", *scores, "view", "overlay"]
-        overlays = {f"val/overlay/{number}": row[-1] for number, row in enumerate(rows)}
+        overlays: Any = {f"val/overlay/{number}": row[-1] for number, row in enumerate(rows)}
         for board in boards_of(trainer):
             board.log_table("val/captions", columns, rows, step=trainer.global_step)
             board.log_metrics(overlays, step=trainer.global_step)

@@ -35,7 +35,7 @@ class TrainCLI(LightningCLI):
         modules, options = import_modules(arguments)
         options = configuration.lightning_arguments(options)
         parser = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
-        defaults = {"enable_model_summary": False, "log_every_n_steps": 10}
+        defaults: dict[str, Any] = {"enable_model_summary": False, "log_every_n_steps": 10}
         # In inference mode, autocast would cast all weights again at every word.
         defaults |= {"precision": fast_precision(), "inference_mode": False}
         try:
