@@ -20,7 +20,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, fast_encoding, on_by_default
+from captioning.kernels import accelerate, fast_encoding, in_parts, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.progress_bar import stage
@@ -184,8 +184,9 @@ class CaptioningModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        fast, annotations = self.captioner.fast, self.captioner.encode(batch.images)
-        decoded = self.captioner.search(fast.decoder, fast.remember(annotations))
+        fast = self.captioner.fast
+        memory = fast.remember(in_parts(fast.encode, batch.images))
+        decoded = self.captioner.search(fast.decoder, memory)
         self.scores.update(
             [self.captioner.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()],
             [record.captions for record in batch.records],
