@@ -40,6 +40,8 @@ class Caption:
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
             model saw; the grids of maps lie over this part.
         size: width and height of the upright photo in pixels.
+        offset: rows and columns by which regions look further down, and further right, than where
+            their cells of the grid lie; pictures and pages move maps by it.
         maps: the maps computed so far, by name; use `map` to get one.
         shown_maps: names of the maps that pictures and pages show, the first one by default.
         runners_up: the most probable alternatives of each word; empty unless requested.
@@ -58,6 +60,7 @@ class Caption:
     shown_maps: tuple[str, ...]
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     confidence: float | None = None
+    offset: tuple[float, float] = (0.0, 0.0)
     tokenizer: TokenizerName = "ptb"
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
     others: tuple["Caption", ...] = field(default=(), compare=False, repr=False)
@@ -111,7 +114,7 @@ class Caption:
 
         photo = photo or self._upright()
         maps = self.map(map_name).numpy()
-        return draw(photo, self.words, self.probabilities, maps, self.crop)
+        return draw(photo, self.words, self.probabilities, maps, self.crop, self.offset)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.
@@ -132,10 +135,12 @@ class Caption:
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
             with written_whole(path) as temporary:
-                figure = draw(photo, self.words, self.probabilities, maps, self.crop)
+                given = self.words, self.probabilities, maps, self.crop, self.offset
+                figure = draw(photo, *given)
                 figure.savefig(temporary)
         elif suffix == ".gif":
-            save_animation(photo, pieces(self.words, self.tokenizer), maps, self.crop, path)
+            spaced = pieces(self.words, self.tokenizer)
+            save_animation(photo, spaced, maps, self.crop, path, self.offset)
         elif suffix == ".html":
             save_html(viewer_html(photo, [self.view()]), path)
         else:
@@ -162,9 +167,9 @@ class Caption:
         return photo
 
     def view(self) -> dict[str, Any]:
-        """What pages show: `as_json` with the crop, and the shown maps as arrays by name."""
+        """What pages show: `as_json`, crop, offset, and the shown maps as arrays by name."""
         maps = {name: self.array(name) for name in self.shown_maps}
-        return self.as_json() | {"crop": self.crop, "maps": maps}
+        return self.as_json() | {"crop": self.crop, "offset": self.offset, "maps": maps}
 
     def as_json(self) -> dict[str, Any]:
         """The caption as plain JSON values, without maps."""

@@ -119,6 +119,8 @@ class Captioner:
             "search": self.search.config,
             "default_map": self.default_map,
         }
+        if self.model.encoder.offset is not None:
+            config["offset"] = list(self.model.encoder.offset)
         if self.calibration is not None:
             config["calibration"] = asdict(self.calibration)
         return config
@@ -144,6 +146,9 @@ class Captioner:
             )
         except KeyError as error:
             raise InputError(f"the model's {error.args[0]} is missing") from None
+        if "offset" in config:
+            down, right = map(float, config["offset"])
+            captioner.model.encoder.offset = down, right
         if "calibration" in config:
             captioner.calibration = Calibration(**config["calibration"])
         return captioner
@@ -342,6 +347,7 @@ class Captioner:
         alternatives = [part.cpu() for part in alternatives]
         side = self.preprocessing.size
         grid = self.model.encoder.grid(side, side)
+        offset = self.model.encoder.cell_offset(side)
         maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
         for b, (_, photo, view) in enumerate(batch):
             found: list[Caption] = []
@@ -362,6 +368,7 @@ class Captioner:
                         score=decoded.scores[b, n].item(),
                         crop=view.crop,
                         size=view.size,
+                        offset=offset,
                         maps={name: each[b, n, :length] for name, each in maps.items()},
                         shown_maps=tuple(shown_maps) or (self.default_map,),
                         tokenizer=self.vocabulary.tokenizer,

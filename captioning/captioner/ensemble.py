@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
+from statistics import fmean
 from typing import cast
 
 import torch
@@ -83,6 +84,8 @@ class JointEncoder(Encoder):
         self.encoders = cast("Sequence[Encoder]", nn.ModuleList(encoders))
         self.annotation_dim = max(encoder.annotation_dim for encoder in encoders)
         self.finest = finest
+        offsets = [encoder.offset or (0.0, 0.0) for encoder in encoders]
+        self.offset = fmean(down for down, _ in offsets), fmean(right for _, right in offsets)
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         vectors = [encoder(images) for encoder in self.encoders]

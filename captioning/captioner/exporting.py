@@ -15,6 +15,7 @@ from captioning.captioner.checkpoint import CONFIG, KEY, MODEL, load, read
 from captioning.configurable import bare_name
 from captioning.errors import InputError
 from captioning.files import made_folder, read_json, write_json, written_whole
+from captioning.models.encoder import measured_offset
 from captioning.shelf import path_of
 
 SUFFIX = ".safetensors"
@@ -84,6 +85,9 @@ def export(
     encoder = config["model"]["encoder"]
     if "weights" in encoder:  # a file's place on the training's machine
         config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
+    if "offset" not in config:
+        size = captioner.preprocessing.size
+        config = config | {"offset": measured_offset(captioner.model.encoder, size)}
     if calibration is not None:
         config = config | {"calibration": asdict(calibration)}
     kept = {name: (_halved(each) if half else each.clone()) for name, each in tensors.items()}

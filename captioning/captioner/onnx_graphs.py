@@ -81,6 +81,7 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     about = {
         "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
         "grid": [rows, columns],
+        "offset": model.encoder.cell_offset(size),
         "search": search | {"class": bare_name(search["class"])},
         "tokenizer": captioner.vocabulary.tokenizer,
         "words": [*SPECIAL, *captioner.vocabulary.words],

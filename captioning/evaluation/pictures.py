@@ -85,9 +85,10 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
         axes.set_axis_off()
     for axes, each in zip(panels, mentions, strict=False):
         photo = read_image(each.image, max_pixels)
-        [picture] = word_pictures(photo, each.weights[None], each.target.crop)
+        target = each.target
+        [picture] = word_pictures(photo, each.weights[None], target.crop, target.offset)
         axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
-        for left, top, *size in each.target.boxes:
+        for left, top, *size in target.boxes:
             box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
             axes.add_patch(box)
         [name], families = drawable([each.mention.name])

@@ -6,6 +6,8 @@ and C channels of the last frozen stage.
 
 import math
 from abc import abstractmethod
+from itertools import pairwise
+from operator import mul
 
 import torch
 from jaxtyping import Float, UInt8
@@ -14,6 +16,9 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 from captioning.errors import InputError
 from captioning.models.backbones import backbone as backbone_of
+
+NOISE = 4
+"""Images of noise by which an offset is measured."""
 
 
 class Encoder(Configurable, nn.Module):
@@ -25,10 +30,13 @@ class Encoder(Configurable, nn.Module):
     Attributes:
         annotation_dim: D, width of an annotation vector.
         image_size: best side of the square images in pixels; None if any size will do.
+        offset: pixels by which regions look further down, and further right, than where their cells
+            lie (`measured_offset`); None if unknown.
     """
 
     annotation_dim: int
     image_size: int | None = None
+    offset: tuple[float, float] | None = None
 
     @abstractmethod
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
@@ -37,6 +45,12 @@ class Encoder(Configurable, nn.Module):
     @abstractmethod
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the regions of an image of so many pixels."""
+
+    def cell_offset(self, size: int) -> tuple[float, float]:
+        """`offset` in rows and columns of the grid of images of this side; zero if unknown."""
+        shares = (pixels / size for pixels in self.offset or (0.0, 0.0))
+        down, right = map(mul, shares, self.grid(size, size))
+        return down, right
 
     @property
     def constant(self) -> "Encoder | FrozenStages | None":
@@ -185,3 +199,38 @@ def feature_map(
     for stage in stages:
         features = stage(features)
     return features
+
+
+@torch.no_grad()
+def measured_offset(encoder: Encoder, size: int) -> tuple[float, float]:
+    """The `Encoder.offset` for images of this side.
+
+    Padding, strides and kernels that are not symmetric shift receptive fields. In images of noise,
+    a strip of half a cell at a time gets other noise: a region looks at the middle of the strips,
+    weighted by the squared change of its annotation vector. The offset is the mean over regions,
+    without those at the edges, in which what the image cuts off cancels.
+    """
+    training = encoder.training
+    encoder.eval()
+    device = next((each.device for each in encoder.parameters()), torch.device("cpu"))
+    noise = torch.Generator().manual_seed(0)
+    shape = (2, NOISE, 3, size, size)
+    images, others = torch.randint(256, shape, generator=noise, dtype=torch.uint8).to(device)
+    vectors, grid, found = encoder(images), encoder.grid(size, size), []
+    for axis, cells in enumerate(grid):
+        edges = torch.linspace(0, size, 2 * cells + 1).round().int().tolist()
+        changes = []
+        for start, end in pairwise(edges):
+            changed, strip = images.clone(), (axis + 2, start, end - start)
+            changed.narrow(*strip).copy_(others.narrow(*strip))
+            changes.append((encoder(changed) - vectors).square().sum(dim=2).cpu())
+        strips = torch.tensor([(start + end) / 2 for start, end in pairwise(edges)])
+        beside = strips[:, None] - (torch.arange(cells) + 0.5) * size / cells
+        weights = torch.stack(changes).unflatten(2, grid).movedim(axis + 2, 3)
+        total = weights.sum(dim=0).clamp_min(torch.finfo(weights.dtype).tiny)
+        looks = (beside[:, None, None] * weights).sum(dim=0) / total  # (images, across, along)
+        across, along = (slice(1, -1) if n > 2 else slice(n) for n in (grid[1 - axis], cells))
+        found.append(round(looks[:, across, along].mean().item(), 2))
+    encoder.train(training)
+    down, right = found
+    return down, right

@@ -32,8 +32,10 @@ def start_from(model: str, captioner: Captioner) -> None:
     Raises:
         InputError: no such model, by a file or name, or its parts or first words are others.
     """
-    parameters, alike = _parameters(model, captioner)
+    initial = load(model, kernels=False)
+    parameters, alike = _parameters(initial, model, captioner)
     captioner.model.load_state_dict(parameters)
+    captioner.model.encoder.offset = initial.model.encoder.offset
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
     if alike:
@@ -50,7 +52,7 @@ def between(model: str, captioner: Captioner, share: float) -> Captioner:
     On few photos, parameters between the two often caption better than either (Wortsman et al.
     2022, "Robust fine-tuning of zero-shot models", eq. 1). The trained one is left as it is.
     """
-    first, _ = _parameters(model, captioner)
+    first, _ = _parameters(load(model, kernels=False), model, captioner)
     mixed = Captioner.from_config(captioner.config)
     mixed.model.load_state_dict(
         {
@@ -61,9 +63,10 @@ def between(model: str, captioner: Captioner, share: float) -> Captioner:
     return mixed.freeze()
 
 
-def _parameters(model: str, captioner: Captioner) -> tuple[dict[str, Tensor], list[list[int]]]:
+def _parameters(
+    initial: Captioner, model: str, captioner: Captioner
+) -> tuple[dict[str, Tensor], list[list[int]]]:
     """A model's parameters, with rows for new words, and the known words that those are like."""
-    initial = load(model, kernels=False)
     known, words = initial.vocabulary.words, captioner.vocabulary.words
     if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:
         known = ()

@@ -23,6 +23,7 @@ from captioning.errors import InputError
 from captioning.kernels import accelerate, fast_encoding, in_parts, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
+from captioning.models.encoder import measured_offset
 from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.training.initial import start_from
@@ -133,6 +134,8 @@ class CaptioningModule(pl.LightningModule):
         self.kernels = on_by_default()
         self.compile_after = -1
         self.objective = objective or CrossEntropy()
+        if self.objective.needs_seen and encoder.offset is None:  # before a checkpoint is resumed
+            encoder.offset = measured_offset(encoder, preprocessing.size)
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay

@@ -60,8 +60,9 @@ class SupervisedAttention(CrossEntropy):
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         loss, weights = self.of_words(model.decoder, model.remember(annotations), batch.tokens)
-        grid = grid_of(model.encoder, self.preprocessing.size, annotations)
-        places, shares = wanted_attention(batch, self.vocabulary, self._lexicon, grid)
+        size = self.preprocessing.size
+        grid, offset = grid_of(model.encoder, size, annotations), model.encoder.cell_offset(size)
+        places, shares = wanted_attention(batch, self.vocabulary, self._lexicon, grid, offset)
         lost = box_loss(weights, places, shares)
         mean = lost.detach() / max(len(places), 1)
         return Loss(loss.total + self.boxes * lost, loss.divisor, {"boxes": mean})
@@ -77,7 +78,11 @@ def box_loss(
 
 
 def wanted_attention(
-    batch: Batch, vocabulary: Vocabulary, lexicon: Lexicon, grid: tuple[int, int]
+    batch: Batch,
+    vocabulary: Vocabulary,
+    lexicon: Lexicon,
+    grid: tuple[int, int],
+    offset: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Int[Tensor, "M 3"], Float[Tensor, "M L"]]:
     """The words that name visible objects: image, caption, position; and attention before them."""
     places, shares = [], []
@@ -86,7 +91,7 @@ def wanted_attention(
         objects = {
             each.name: [o for o in record.objects if o.name == each.name] for each in record.objects
         }
-        of_category = {name: box_shares(its, seen, grid) for name, its in objects.items()}
+        of_category = {name: box_shares(its, seen, grid, offset) for name, its in objects.items()}
         for caption, mention in _mentions(record, rows[image], vocabulary, lexicon):
             share = of_category.get(mention.category)
             if share is not None:
@@ -114,10 +119,15 @@ def _mentions(
 
 
 def box_shares(
-    objects: Sequence[ImageObject], seen: Seen, grid: tuple[int, int]
+    objects: Sequence[ImageObject],
+    seen: Seen,
+    grid: tuple[int, int],
+    offset: tuple[float, float] = (0.0, 0.0),
 ) -> Float[np.ndarray, " L"] | None:
     """How much of each region the boxes cover, scaled to sum one; None if no box is in view."""
-    each = [Area.of_boxes([thing.box]).shares(seen.crop, grid) for thing in objects]
+    down, right = offset
+    moved = down, -right if seen.is_mirrored else right
+    each = [Area.of_boxes([thing.box]).shares(seen.crop, grid, moved) for thing in objects]
     covered = np.sum(each, axis=0).clip(max=1.0)  # 1 where boxes overlap, too
     shares: Float[np.ndarray, " L"] = (covered[:, ::-1] if seen.is_mirrored else covered).flatten()
     return shares / shares.sum() if shares.any() else None

@@ -23,6 +23,9 @@ from captioning.files import written_whole
 Crop = tuple[float, float, float, float]
 """Left, top, width and height of what the model saw, in pixels of the photo."""
 
+Offset = tuple[float, float]
+"""Rows and columns by which the weights of a map belong further down, and further right."""
+
 LONG_SIDE = 480  # pixels of a drawn photo
 PHOTO_LIGHT, UNSEEN_LIGHT, MAP_LIGHT = 0.5, 0.16, 0.65
 
@@ -47,6 +50,7 @@ def draw(
     probabilities: Sequence[float],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Crop,
+    offset: Offset = (0.0, 0.0),
 ) -> Figure:
     """The photo, then one panel per word with the word's map.
 
@@ -60,8 +64,9 @@ def draw(
         probabilities: of the words.
         maps: of the words.
         crop: the part of the photo that the maps cover.
+        offset: of the maps.
     """
-    panels = _panels(photo, maps, crop)
+    panels = _panels(photo, maps, crop, offset)
     shown, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
@@ -122,13 +127,14 @@ def save_animation(
     maps: Float[np.ndarray, "T rows columns"],
     crop: Crop,
     path: str | Path,
+    offset: Offset = (0.0, 0.0),
 ) -> None:
     """Write `frames` as an animated GIF that repeats, atomically.
 
     Raises:
         InputError: the file cannot be written.
     """
-    first, *others = frames(photo, pieces, maps, crop)
+    first, *others = frames(photo, pieces, maps, crop, offset)
     times = [*[WORD_TIME] * len(others), LAST_TIME]
     with written_whole(path) as temporary:
         first.save(temporary, "GIF", save_all=True, append_images=others, duration=times, loop=0)
@@ -139,6 +145,7 @@ def frames(
     pieces: Sequence[str],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Crop,
+    offset: Offset = (0.0, 0.0),
 ) -> list[Image.Image]:
     """For each word the photo with the word's map, above the caption up to this word.
 
@@ -149,8 +156,9 @@ def frames(
         pieces: the words, each behind the space that belongs before it.
         maps: of the words.
         crop: the part of the photo that the maps cover.
+        offset: of the maps.
     """
-    plain, *panels = _panels(photo, maps, crop)
+    plain, *panels = _panels(photo, maps, crop, offset)
     words, families = drawable(pieces)
     found = []
     for count, panel in enumerate(panels or [plain], 1):
@@ -178,14 +186,17 @@ def frames(
 
 
 def word_pictures(
-    photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop
+    photo: Image.Image,
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+    offset: Offset = (0.0, 0.0),
 ) -> list[Image.Image]:
     """The panels of `draw` without text, `LONG_SIDE` pixels on the longer side; one per word."""
-    return [Image.fromarray(panel) for panel in _panels(photo, maps, crop)[1:]]
+    return [Image.fromarray(panel) for panel in _panels(photo, maps, crop, offset)[1:]]
 
 
 def _panels(
-    photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop
+    photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop, offset: Offset
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """The photo, then for each word the photo in grey with the word's map in colours of inferno.
 
@@ -205,7 +216,7 @@ def _panels(
     grey = found[0] @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
     grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
     for weights in maps:
-        shown = upsampled(weights, drawn, small.size)
+        shown = upsampled(weights, drawn, small.size, offset)
         shown /= max(shown.max(), np.finfo(np.float32).tiny)
         lit = grey[..., None] + colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
         found.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
@@ -213,12 +224,16 @@ def _panels(
 
 
 def upsampled(
-    weights: Float[np.ndarray, "rows columns"], crop: Crop, size: tuple[int, int]
+    weights: Float[np.ndarray, "rows columns"],
+    crop: Crop,
+    size: tuple[int, int],
+    offset: Offset = (0.0, 0.0),
 ) -> Float[np.ndarray, "height width"]:
     """A map at the resolution of the photo; zero at pixels whose centre is outside the crop.
 
     The grid covers the crop, and each weight belongs to the centre of its cell (`align_corners` is
-    false, in PyTorch's terms); beyond the outermost centres the edge cells are repeated. A cubic
+    false, in PyTorch's terms), moved by the offset; beyond the outermost centres the edge cells are
+    repeated. A cubic
     B-spline of the weights never rings below zero as interpolating cubics do. Its slight blur
     stands in for the Gaussian filter of the paper (section 5.4).
 
@@ -226,18 +241,20 @@ def upsampled(
         weights: of the regions, rows from top to bottom.
         crop: what the grid covers.
         size: width and height of the photo.
+        offset: of the map.
     """
     left, top, across, down = crop
     rows, columns = weights.shape
-    axes = (size[1], top, down, rows), (size[0], left, across, columns)
+    axes = (size[1], top, down, rows, offset[0]), (size[0], left, across, columns, offset[1])
     splines = []
-    for pixels, start, extent, cells in axes:
+    for pixels, start, extent, cells, moved in axes:
         # In cells, whose centres are integers.
         place = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5
+        seen = (place >= -0.5) & (place <= cells - 0.5)
+        place = (place - moved).clip(-0.5, cells - 0.5)
         distance = abs(place[:, None] - np.arange(-2, cells + 2))  # two more cells at each edge
         near = (4 - 6 * distance**2 + 3 * distance**3) / 6
         far = (2 - distance).clip(0) ** 3 / 6
-        seen = (place >= -0.5) & (place <= cells - 0.5)
         shares = np.where(distance < 1, near, far) * seen[:, None]
         splines.append(shares.astype(np.float32))
     padded = np.pad(weights.astype(np.float32), 2, mode="edge")

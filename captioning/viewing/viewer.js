@@ -66,9 +66,10 @@ const attentionView = (() => {
   };
 
   /* Four cells and their shares for each pixel of an axis: a cubic B-spline, as in overlay.py.
-     Beyond the outermost centres the edge cells are repeated. */
-  const spline = (cells, pixels) => Array.from({ length: pixels }, (_, pixel) => {
-    const place = ((pixel + 0.5) / pixels) * cells - 0.5;
+     Beyond the outermost centres, which are moved by the offset, the edge cells are repeated. */
+  const spline = (cells, pixels, offset) => Array.from({ length: pixels }, (_, pixel) => {
+    const place = Math.min(Math.max(((pixel + 0.5) / pixels) * cells - 0.5 - offset, -0.5),
+      cells - 0.5);
     const before = Math.floor(place);
     const x = place - before;
     const shares = [
@@ -81,14 +82,14 @@ const attentionView = (() => {
   });
 
   /* A word's grid of bytes as a smooth map between zero and one. */
-  const smooth = (base64, rows, columns, height, width) => {
+  const smooth = (base64, rows, columns, height, width, [down, right]) => {
     const cells = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-    const across = spline(columns, width);
-    const down = spline(rows, height);
+    const across = spline(columns, width, right);
+    const along = spline(rows, height, down);
     const lines = Array.from({ length: rows }, (_, row) => Float32Array.from(across, (shares) =>
       shares.reduce((sum, [column, share]) => sum + share * cells[row * columns + column], 0)));
     const map = new Float32Array(height * width);
-    down.forEach((shares, y) => {
+    along.forEach((shares, y) => {
       for (const [row, share] of shares) {
         const line = lines[row];
         for (let x = 0; x < width; x += 1) map[y * width + x] += share * line[x];
@@ -155,8 +156,9 @@ const attentionView = (() => {
 
   /* The photo with a map of each word laid over it. */
   class Pane {
-    constructor({ photo, size, crop }) {
+    constructor({ photo, size, crop, offset }) {
       const [left, top, width, height] = crop;
+      this.offset = offset;
       this.canvas = make("canvas", { "aria-hidden": "true" });
       this.image = make("img", { src: photo, draggable: "false" });
       const seen = make("div", { class: "seen" }, this.canvas);
@@ -203,7 +205,7 @@ const attentionView = (() => {
     map(index) {
       const { words, rows, columns } = this.source;
       this.maps[index] ??= smooth(
-        words[index].weights, rows, columns, this.canvas.height, this.canvas.width);
+        words[index].weights, rows, columns, this.canvas.height, this.canvas.width, this.offset);
       return this.maps[index];
     }
 

@@ -19,7 +19,7 @@ from captioning.viewing.html_document import html_document, html_text, script_js
 
 CaptionView = Mapping[str, Any]
 """What pages show of a caption, as `Caption.view` gives it: plain JSON values, with arrays of shape
-(words, rows, columns) by name in ``maps``, and the model's ``crop`` of the photo."""
+(words, rows, columns) by name in ``maps``, and the ``crop`` and ``offset`` of their grid."""
 
 LONG_SIDE = 1024  # pixels of the photo in the page
 QUALITY = 85  # of JPEG
@@ -70,8 +70,9 @@ def data(
         "photo": jpeg(photo, long_side),
         "size": list(photo.size),
         "crop": list(captions[0]["crop"]),
+        "offset": list(captions[0]["offset"]),
         "captions": [
-            {key: value for key, value in caption.items() if key != "crop"}
+            {key: value for key, value in caption.items() if key not in ("crop", "offset")}
             | {"maps": [_map(name, weights) for name, weights in caption["maps"].items()]}
             for caption in captions
         ],

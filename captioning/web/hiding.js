@@ -68,11 +68,12 @@ const hiding = (() => {
   /* The part around the peak of a word's map. */
   const peakOf = (view, index) => {
     const { rows, columns, words } = view.panes[0].source;
-    const { size, crop } = view.data;
+    const { size, crop, offset } = view.data;
     const cells = Uint8Array.from(atob(words[index].weights), (letter) => letter.charCodeAt(0));
     const peak = cells.indexOf(Math.max(...cells));
     const along = (cell, count, side) => {
-      const start = Math.min(Math.max(cell - (SIDE - 1) / 2, 0), Math.max(count - SIDE, 0));
+      const start = Math.min(Math.max(cell + offset[1 - side] - (SIDE - 1) / 2, 0),
+        Math.max(count - SIDE, 0));
       const share = (place) =>
         Math.min(Math.max((crop[side] + place / count * crop[side + 2]) / size[side], 0), 1);
       return [share(start), share(start + Math.min(SIDE, count)) - share(start)];

@@ -60,7 +60,8 @@ const answer = async ({ id, photo, beam, captions }) => {
   try {
     const { pixels, ...place } = await seen(photo, ready.about.preprocessing);
     const found = await ready.captions(pixels, beam, captions);
-    self.postMessage({ id, view: { title: "", ...place, captions: found, compares: false } });
+    const { offset } = ready.about;
+    self.postMessage({ id, view: { title: "", ...place, offset, captions: found, compares: false } });
   } catch (problem) {
     self.postMessage({ id, error: problem.message });
   }

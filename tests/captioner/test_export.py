@@ -2,10 +2,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from captioning.captioner import export, load
 from captioning.commands import main
 from captioning.data.records import Record
+from captioning.models.encoder import measured_offset
 
 
 def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path: Path) -> None:
@@ -22,6 +24,17 @@ def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path:
     for name, value in halved.items():
         assert value.dtype == exact[name].dtype
         torch.testing.assert_close(value, exact[name], rtol=2**-11, atol=2**-24)
+
+
+def test_an_export_has_the_offset_that_older_files_lack(checkpoint: Path, tmp_path: Path) -> None:
+    export(checkpoint, tmp_path / "model.safetensors")
+    before, after = load(checkpoint), load(tmp_path / "model.safetensors")
+    assert before.model.encoder.offset is None
+    side = before.preprocessing.size
+    assert after.model.encoder.offset == measured_offset(before.model.encoder, side)
+    photo = Image.new("RGB", (40, 60), "red")
+    assert before(photo).offset == (0, 0)
+    assert after(photo).offset == after.model.encoder.cell_offset(side) != (0, 0)
 
 
 def test_an_exported_model_hides_where_its_first_weights_were(

@@ -15,12 +15,38 @@ from captioning.data.feature_cache import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
+from captioning.models.encoder import measured_offset
 from captioning.models.small_networks import Coordinates, PlainCNN, SmallCNN
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     return torch.randint(256, (batch, 3, height, width), generator=generator, dtype=torch.uint8)
+
+
+class Shifted(Encoder):
+    """The mean colour of each cell of 4 x 4 pixels, moved by so many pixels down and right."""
+
+    annotation_dim = 3
+
+    def __init__(self, down: int, right: int) -> None:
+        super().__init__()
+        self.shifts = -down, -right
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        return height // 4, width // 4
+
+    def forward(self, images: Tensor) -> Tensor:
+        moved = images.float().roll(self.shifts, dims=(2, 3))
+        return nn.functional.avg_pool2d(moved, 4).flatten(2).transpose(1, 2)
+
+
+@pytest.mark.parametrize("offset", [(0, 0), (2, -2), (-1, 3)])
+def test_an_offset_is_how_far_regions_look_beside_their_cells(offset: tuple[int, int]) -> None:
+    encoder = Shifted(*offset)
+    encoder.offset = measured_offset(encoder, 32)
+    assert encoder.offset == pytest.approx(offset, abs=0.3)
+    assert encoder.cell_offset(32) == pytest.approx([each / 4 for each in offset], abs=0.1)
 
 
 def trained_step(encoder: CNNEncoder) -> None:

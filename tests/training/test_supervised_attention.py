@@ -70,6 +70,15 @@ def test_they_are_those_of_the_crop_and_of_its_mirror_image() -> None:
     assert box_shares(cat, Seen((0.0, 0.0, 20.0, 20.0), is_mirrored=False), (2, 2)) is None
 
 
+def test_mirrored_regions_look_to_the_other_side_of_their_cells() -> None:
+    # By hand: regions look 5 pixels further right, in mirrored ones further left.
+    cat = [thing("cat", 10, 0, 10, 10)]
+    for is_mirrored, expected in ((False, [0.4, 0.6, 0, 0]), (True, [0, 0.5, 0.5, 0])):
+        found = box_shares(cat, Seen(WHOLE.crop, is_mirrored), (1, 4), (0.0, 0.5))
+        assert found is not None
+        assert found.tolist() == pytest.approx(expected), is_mirrored
+
+
 def test_each_word_that_names_an_object_asks_for_its_boxes(vocabulary: Vocabulary) -> None:
     captions = ("a cat and a big dog", "a dog", "a cat")
     its_record = record(*captions)

@@ -84,6 +84,15 @@ def test_a_word_picture_is_brightest_at_the_largest_weight(
     assert found == pytest.approx(centre, abs=0.01)
 
 
+def test_a_map_with_an_offset_is_moved_by_parts_of_a_cell() -> None:
+    weights = np.random.default_rng(0).random((4, 5))
+    moved = upsampled(weights, MIDDLE, WIDE, (0.5, 0.25))  # 25 and 10 pixels
+    still = upsampled(weights, MIDDLE, WIDE)
+    np.testing.assert_allclose(moved[25:, 60:250], still[:-25, 50:240], rtol=1e-5)
+    np.testing.assert_allclose(moved[:25, 60:250], still[:1, 50:240].repeat(25, 0), rtol=0.05)
+    assert not moved[:, :50].any()
+
+
 def test_unseen_parts_are_darker_than_a_weight_of_zero() -> None:
     (picture,) = word_pictures(photo(), one_hot(1, 4)[None], MIDDLE)
     row = np.asarray(picture.convert("L"))[160]

@@ -33,6 +33,7 @@ def tracked(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> TrackedIma
         "caption": " ".join(words),
         "words": [{"word": word, "probability": 0.5} for word in words],
         "crop": (15.0, 0.0, 60.0, 60.0),
+        "offset": (0.0, 0.0),
         "maps": {"attention": maps},
     }
     history = [

@@ -101,6 +101,7 @@ def ground(
         return viewed, Captioned(captioner.model, images, captioner.encode(images), tokens)
 
     photos = [record.image for record in records]
+    offset = captioner.model.encoder.cell_offset(captioner.preprocessing.size)
     size = max(1, batch_size // max(map(len, ids), default=1))
     with ProgressBar("ground", "photos", total=len(records)) as bar:
         for viewed, captioned in captioner.batches(photos, read, size, in_turn=True):
@@ -114,7 +115,8 @@ def ground(
             tested, phrases = [], []
             for image, (number, _, view) in enumerate(viewed):
                 record, own = records[number], None if captions is None else texts[number][0]
-                its, count = _named_objects(record, view, own, lexicon, known, (rows, columns))
+                grid = rows, columns
+                its, count = _named_objects(record, view, own, lexicon, known, grid, offset)
                 counts.append(count)
                 for caption, mention, target in its:
                     row = image * captioned.tokens.shape[1] + caption
@@ -152,6 +154,7 @@ def _named_objects(
     lexicon: Lexicon,
     known: frozenset[str],
     grid: tuple[int, int],
+    offset: tuple[float, float],
 ) -> tuple[list[tuple[int, Mention, Target]], ImageMentions]:
     """The mentions to test, in a generated caption or in all references, and the counts of all."""
     mentions = by_people = named_by_people(record, lexicon)
@@ -162,7 +165,7 @@ def _named_objects(
     for name in {mention.category for _, mention in mentions}:
         objects = [thing for thing in record.objects if thing.name == name]
         try:
-            targets[name] = Target.of(objects, view.size, view.crop, grid)
+            targets[name] = Target.of(objects, view.size, view.crop, grid, offset)
         except InputError as error:
             raise InputError(f"{record.image}: {name}: {error}") from None
     tested, absent, unknown = [], [], 0

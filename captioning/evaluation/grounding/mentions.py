@@ -69,7 +69,7 @@ class GroundedMention:
     @property
     def size_share(self) -> float:
         """The share of the crop that the boxes cover."""
-        return float(self.target.in_box.mean())
+        return float((self.target.still or self.target).in_box.mean())
 
 
 KINDS: dict[str, Callable[[GroundedMention], bool]] = {
@@ -86,16 +86,17 @@ def map_values(weights: Weights, target: Target) -> dict[str, float]:
 
     Pointing is 1 if the centre of the cell with the largest weight is inside a box, else 0; if
     several cells tie, the share of them that is inside. Mass is the share of the weights that lies
-    inside, each spread evenly over its cell.
+    inside, each spread evenly over its cell. The cells of the map have the target's offset.
     """
     grid = weights.shape
     maps = weights, np.full(grid, 1 / np.prod(grid)), gaussian(grid)
     found = {}
     for source, its in zip(SOURCES, maps, strict=True):
-        found[named("pointing", source)] = float(target.box_holds[its == its.max()].mean())
-        found[named("mass in box", source)] = float((its * target.in_box).sum())
-        if target.in_mask is not None:
-            found[named("mass in mask", source)] = float((its * target.in_mask).sum())
+        place = target if source == "model" else target.still or target
+        found[named("pointing", source)] = float(place.box_holds[its == its.max()].mean())
+        found[named("mass in box", source)] = float((its * place.in_box).sum())
+        if place.in_mask is not None:
+            found[named("mass in mask", source)] = float((its * place.in_mask).sum())
     return found
 
 

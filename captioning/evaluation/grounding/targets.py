@@ -50,22 +50,44 @@ class Area:
         height, width = mask.shape
         return cls(np.arange(width + 1.0), np.arange(height + 1.0), mask)
 
-    def shares(self, crop: Box, grid: tuple[int, int]) -> Float[np.ndarray, "rows columns"]:
-        """The share of each cell that lies in the area; the cells cover the crop."""
-        left, top, across, down = crop
-        rows, columns = grid
-        vertical = _overlaps(top + down * np.arange(rows + 1) / rows, self.y) * rows / down
-        edges = left + across * np.arange(columns + 1) / columns
-        horizontal = _overlaps(edges, self.x) * columns / across
+    def shares(
+        self, crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)
+    ) -> Float[np.ndarray, "rows columns"]:
+        """The share of each cell that lies in the area; the cells are those of `cell_edges`."""
+        y, x = cell_edges(crop, grid, offset)
+        vertical, horizontal = (
+            _overlaps(edges, others) / np.maximum(np.diff(edges), 1e-9)[:, None]
+            for edges, others in ((y, self.y), (x, self.x))
+        )
         return vertical @ self.inside.astype(np.float64) @ horizontal.T
 
-    def holds_centres(self, crop: Box, grid: tuple[int, int]) -> Bool[np.ndarray, "rows columns"]:
+    def holds_centres(
+        self, crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)
+    ) -> Bool[np.ndarray, "rows columns"]:
         """Whether each cell's centre lies in the area, without its right and lower edges."""
-        left, top, across, down = crop
-        rows, columns = grid
-        row = np.searchsorted(self.y, top + down * (np.arange(rows) + 0.5) / rows, "right")
-        centres = left + across * (np.arange(columns) + 0.5) / columns
-        return np.pad(self.inside, 1)[np.ix_(row, np.searchsorted(self.x, centres, "right"))]
+        edges = cell_edges(crop, grid, offset)
+        places = (
+            np.searchsorted(others, (its[1:] + its[:-1]) / 2, "right")
+            for its, others in zip(edges, (self.y, self.x), strict=True)
+        )
+        return np.pad(self.inside, 1)[np.ix_(*places)]
+
+
+def cell_edges(
+    crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)
+) -> tuple[Float[np.ndarray, "row_edges"], Float[np.ndarray, "column_edges"]]:
+    """The edges of the cells of a grid over a crop, in pixels of the photo.
+
+    They are moved by an offset in rows and columns (`Encoder.cell_offset`); the outermost ones
+    still reach to the edges of the crop.
+    """
+    left, top, across, down = crop
+    found = []
+    for start, extent, cells, moved in zip((top, left), (down, across), grid, offset, strict=True):
+        inner = (np.arange(1, cells) + moved).clip(0, cells)
+        found.append(start + extent * np.array([0, *inner, cells]) / cells)
+    rows, columns = found
+    return rows, columns
 
 
 def _overlaps(
@@ -89,6 +111,8 @@ class Target:
             mask.
         box_holds: whether each cell's centre lies in any of the boxes.
         covers_middle: whether one of the boxes contains the middle of the crop.
+        offset: of the cells, as `cell_edges` takes it.
+        still: the target of cells without an offset.
     """
 
     crop: Box
@@ -97,6 +121,8 @@ class Target:
     in_mask: Float[np.ndarray, "rows columns"] | None
     box_holds: Bool[np.ndarray, "rows columns"]
     covers_middle: bool
+    offset: tuple[float, float] = (0.0, 0.0)
+    still: "Target | None" = None
 
     @classmethod
     def of(
@@ -105,6 +131,7 @@ class Target:
         size: tuple[int, int],
         crop: Box,
         grid: tuple[int, int],
+        offset: tuple[float, float] = (0.0, 0.0),
     ) -> "Target | None":
         """The target of a category's objects; None if all of them are outside the crop.
 
@@ -120,12 +147,16 @@ class Target:
                 masks.append(mask)
         if not boxes:
             return None
-        in_mask, known = None, [mask for mask in masks if mask is not None]
-        if len(known) == len(boxes):
-            in_mask = Area.of_mask(np.any(known, axis=0)).shares(crop, grid)
-        area = Area.of_boxes(boxes)
-        held, middle = area.holds_centres(crop, grid), area.holds_centres(crop, (1, 1))
-        return cls(crop, tuple(boxes), area.shares(crop, grid), in_mask, held, bool(middle))
+        box, known = Area.of_boxes(boxes), [mask for mask in masks if mask is not None]
+        mask = Area.of_mask(np.any(known, axis=0)) if len(known) == len(boxes) else None
+        middle = bool(box.holds_centres(crop, (1, 1)))
+
+        def at(offset: tuple[float, float], still: Target | None = None) -> Target:
+            in_mask = None if mask is None else mask.shares(crop, grid, offset)
+            in_box, held = box.shares(crop, grid, offset), box.holds_centres(crop, grid, offset)
+            return cls(crop, tuple(boxes), in_box, in_mask, held, middle, offset, still)
+
+        return at(offset, at((0.0, 0.0)))
 
 
 def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:

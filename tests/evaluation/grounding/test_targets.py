@@ -65,6 +65,25 @@ def test_a_cell_is_held_where_its_centre_is_inside() -> None:
     assert not found.covers_middle
 
 
+def test_cells_with_an_offset_look_where_moved_boxes_are() -> None:
+    moved, still = (
+        Target.of([dog(*box)], SIZE, CROP, GRID, offset)
+        for box, offset in (((55, 25, 20, 30), (0.25, 0.5)), ((45, 20, 20, 30), (0.0, 0.0)))
+    )
+    assert moved is not None
+    assert still is not None
+    np.testing.assert_allclose(moved.in_box, still.in_box, atol=1e-12)
+    np.testing.assert_array_equal(moved.box_holds, still.box_holds)
+    assert moved.still is not None
+    unmoved = area((55, 25, 20, 30)).shares(CROP, GRID)
+    np.testing.assert_array_equal(moved.still.in_box, unmoved)
+
+
+def test_the_outermost_cells_reach_to_the_edges_of_the_crop() -> None:
+    shares = area((20, 0, 100, 80)).shares(CROP, GRID, (0.7, -0.7))
+    np.testing.assert_allclose(shares, 1)
+
+
 def test_mask_and_box_of_a_rectangle_cover_the_same() -> None:
     box, mask = area((30, 10, 20, 30)), Area.of_mask(rectangle_mask().astype(bool))
     np.testing.assert_allclose(mask.shares(CROP, GRID), box.shares(CROP, GRID), atol=1e-12)
