@@ -267,7 +267,8 @@ def _sums(
     for name in dict.fromkeys(name for its in values for name in its):
         column = np.array([its.get(name, 0.0) for its in values])
         known = np.array([name in its for its in values], dtype=np.float64)
-        found[name] = np.bincount(images, column), np.bincount(images, known)
+        sums, numbers = (np.bincount(images, each).astype(float) for each in (column, known))
+        found[name] = sums, numbers
     return found
 
 

@@ -1,6 +1,7 @@
 """The words of captions that name objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,8 @@ class Mention(NamedTuple):
     stop: int  # after the last one
 
 
-class ImageMentions(NamedTuple):
+@dataclass(frozen=True)
+class ImageMentions:
     """How many mentions the captions of an image have."""
 
     count: int

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ PHRASES = [(0, 0, 1), (0, 1, 3), (1, 1, 2), (2, 3, 4)]
 ONE_WORD = torch.tensor([[BOS, 4, EOS]]), [(0, 0, 1)]
 
 
-def reader(model: nn.Module, annotations: Tensor, *given: object) -> Read:
+def reader(model: nn.Module, annotations: Tensor, *given: Any) -> Read:
     """Reads the phrases of captions, by default of `TOKENS`."""
     return partial(phrase_probabilities, model, annotations, *(given or (TOKENS, PHRASES)))
 
