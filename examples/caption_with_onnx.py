@@ -37,9 +37,10 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> str:
     state = {name: each.repeat(width, axis=1) for name, each in now.items() if name not in memory}
     captions, ended = np.full((width, 1), BOS), np.zeros(width, bool)
     totals = np.where(np.arange(width), -np.inf, 0.0)  # beams start equal: only one may branch
-    for length in range(1, search["max_length"] + 1):
+    while not ended.all() and (length := captions.shape[1]) <= search["max_length"]:
         now = run(step, {"tokens": captions[None, :, -1], **state, **memory})
         scores = now["log_probs"][0]
+        np.put_along_axis(scores, captions * np.isin(captions, about.get("once", [])), -np.inf, 1)
         scores[:, EOS] += 0.0 if length > search["min_length"] else -np.inf
         scores[ended] = np.where(np.arange(len(words)) == PAD, 0.0, -np.inf)  # stay, at no cost
         sums, lengths = totals[:, None] + scores, (captions != PAD).sum(axis=1) - ended
@@ -47,8 +48,7 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> str:
         parents, chosen = np.divmod(np.argsort(-ranks, axis=None)[:width], len(words))
         captions, totals = np.column_stack([captions[parents], chosen]), sums[parents, chosen]
         state = {name: now[name.replace("state", "next")][:, parents] for name in state}
-        if (ended := (captions == EOS).any(axis=1)).all():
-            break
+        ended = (captions == EOS).any(axis=1)
     return " ".join(words[token] for token in captions[0] if token not in (PAD, BOS, EOS))
 
 

@@ -29,6 +29,7 @@ def test_a_part_is_built_again_from_its_config() -> None:
         "max_length": 7,
         "min_length": 1,
         "no_repeat_ngram": 3,
+        "repeats": True,
     }
     again = build(config, Search, max_length=9)  # overrides leave the config alone
     assert isinstance(again, Greedy)

@@ -121,6 +121,8 @@ class Captioner:
         }
         if self.model.encoder.offset is not None:
             config["offset"] = list(self.model.encoder.offset)
+        if self.vocabulary.repeatable is not None:
+            config["repeatable"] = sorted(self.vocabulary.repeatable)
         if self.calibration is not None:
             config["calibration"] = asdict(self.calibration)
         return config
@@ -138,7 +140,9 @@ class Captioner:
                 encoder = encoder | {"weights": None}  # the caller loads the parameters
             captioner = cls(
                 Model(build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)),
-                Vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
+                Vocabulary(
+                    config["vocabulary"], config.get("tokenizer", "ptb"), config.get("repeatable")
+                ),
                 build(config["preprocessing"], Preprocessing),
                 build(config["search"], Search),  # type: ignore[type-abstract]
                 config["default_map"],
@@ -460,9 +464,10 @@ class Captioner:
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
-        kind = memory.annotations.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
-            return (search or self.search)(self.fast.decoder, memory)
+        device = memory.annotations.device
+        chosen = (search or self.search).for_words(self.vocabulary.once, device)
+        with torch.autocast(device.type, torch.bfloat16) if self.bfloat16 else nullcontext():
+            return chosen(self.fast.decoder, memory)
 
     def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]

@@ -39,7 +39,8 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
       log_probs (B, N, V) of the next word, minus infinity for what no search generates, attention
       weights (B, N, L) before the next word, the evidence map (B, N, L) of the tokens, if the
       decoder has one, and the state after the step, ``next.*``.
-    - ``captioner.json``: the words, the preprocessing and the search.
+    - ``captioner.json``: the words, those that the search says once, the preprocessing and the
+      search.
 
     Raises:
         InputError: the extra is missing, the folder cannot be written to, or a part of the model
@@ -77,14 +78,15 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     given = {"tokens": tokens, **states, **memories}
     found = [*scores, *(f"next.{name}" for name in first)]
     _write(folder / "step.onnx", step, given, found, axes)
-    search = captioner.search.config
+    search, vocabulary = captioner.search.config, captioner.vocabulary
     about = {
         "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
         "grid": [rows, columns],
         "offset": model.encoder.cell_offset(size),
         "search": search | {"class": bare_name(search["class"])},
-        "tokenizer": captioner.vocabulary.tokenizer,
-        "words": [*SPECIAL, *captioner.vocabulary.words],
+        "tokenizer": vocabulary.tokenizer,
+        "words": [*SPECIAL, *vocabulary.words],
+        "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
     }
     write_json(folder / "captioner.json", about)
 

@@ -45,6 +45,15 @@ Maps = Annotated[
 ]
 
 
+Repeats = Annotated[
+    bool | None,
+    Parameter(
+        negative="--no-repeats",
+        help="Let a caption say all words again, or only those that people often do.",
+    ),
+]
+
+
 @Parameter(name="*", group="Data")
 @dataclass(frozen=True)
 class DataOptions:
@@ -132,6 +141,7 @@ class SearchOptions:
     """Smallest number of words."""
     no_repeat_ngram: int | None = None
     """Never repeat N words in a row."""
+    repeats: Repeats = None
     seed: int = 0
     """Of sampling."""
 
@@ -145,6 +155,11 @@ class SearchOptions:
         kinds: list[type[Search]] = [kind for kind, given in asked if given]
         if len(kinds) > 1:
             raise InputError("--beam, --greedy and --sample are three searches; give one of them")
+        if self.repeats is False and captioner.vocabulary.repeatable is None:
+            raise InputError(
+                "--no-repeats: this model's file does not say which words people repeat; train it "
+                "again"
+            )
         torch.manual_seed(self.seed)
         [kind] = kinds or [type(captioner.search)]
         changes = vars(self) | {"width": self.beam, "seed": self.seed if kind is Sampling else None}

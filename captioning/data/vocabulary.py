@@ -1,8 +1,9 @@
 """The vocabulary, which maps words to ids and back."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import takewhile
 from typing import get_args
 
@@ -13,6 +14,9 @@ from captioning.errors import InputError, shown
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
+REPEATED = 0.05
+"""Share of its occurrences in people's captions by which a word may be said again in a caption."""
+
 
 class Vocabulary:
     """The words that a model knows, each with an id; the first four ids are special tokens.
@@ -20,9 +24,16 @@ class Vocabulary:
     Args:
         words: the other words in the order of their ids, from 4.
         tokenizer: splits captions into these words.
+        repeatable: the words that people say again in a caption (`repeatable_words`); None if
+            unknown.
     """
 
-    def __init__(self, words: Sequence[str], tokenizer: TokenizerName = "ptb") -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        tokenizer: TokenizerName = "ptb",
+        repeatable: Collection[str] | None = None,
+    ) -> None:
         if tokenizer not in get_args(TokenizerName):
             raise InputError(f"unknown tokenizer {shown(tokenizer)}")
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
@@ -31,6 +42,7 @@ class Vocabulary:
             raise InputError("a word of the vocabulary occurs twice")
         self.words = tuple(words)
         self.tokenizer: TokenizerName = tokenizer
+        self.repeatable = None if repeatable is None else frozenset(repeatable)
         self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 
@@ -47,11 +59,12 @@ class Vocabulary:
         Brackets are left out: the evaluation counts them as words, but a caption should not have
         them.
         """
-        cut = tokenizer(name)
-        counts = Counter(word for caption in captions for word in cut(caption))
+        written = list(map(tokenizer(name), captions))
+        counts = Counter(word for words in written for word in words)
         others = {*BRACKETS, *SPECIAL, *known}
         new = [w for w, count in counts.items() if count >= min_count and w not in others]
-        return cls((*known, *sorted(new, key=lambda word: (-counts[word], word))), name)
+        words = (*known, *sorted(new, key=lambda word: (-counts[word], word)))
+        return cls(words, name, repeatable_words(written).intersection(words))
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -63,6 +76,12 @@ class Vocabulary:
 
     def __hash__(self) -> int:
         return hash(self.words)
+
+    @cached_property
+    def once(self) -> list[int]:
+        """The id of each word to say once in a caption; PAD for special tokens and other words."""
+        may_repeat = {*SPECIAL, *(self.words if self.repeatable is None else self.repeatable)}
+        return [PAD if word in may_repeat else n for n, word in enumerate(self._tokens)]
 
     def encode(self, caption: str) -> list[int]:
         """The ids of a caption's words between BOS and EOS; unknown words become UNK."""
@@ -97,3 +116,15 @@ class Vocabulary:
     def text(self, ids: Iterable[int]) -> str:
         """The words of `ids` as one line, as the tokenizer writes them."""
         return joined(self.decode(ids), self.tokenizer)
+
+
+def repeatable_words(captions: Sequence[Sequence[str]]) -> frozenset[str]:
+    """The words that people say again in a caption, such as `a`, `in` and `tennis`: see `REPEATED`.
+
+    That needs no list for each language. A word that is repeated once in all captions is none, and
+    a plural is another word than its singular.
+    """
+    counts = Counter(word for words in captions for word in words)
+    firsts = Counter(word for words in captions for word in set(words))
+    again = counts - firsts
+    return frozenset(w for w, n in again.items() if n > 1 and n >= REPEATED * counts[w])

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -93,12 +92,6 @@ class Sampling(IndependentSearch):
             return self
         search = copy(self)
         search._image_seeds = [zlib.crc32(image, self.seed) for image in images]
-        return search
-
-    def replace(self, kind: type[Search] | None = None, **changes: Any) -> Search:
-        search = super().replace(kind, **changes)
-        if isinstance(search, Sampling):
-            search._image_seeds = self._image_seeds
         return search
 
     def start(self, memory: Memory) -> Hypotheses:

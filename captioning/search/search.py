@@ -5,7 +5,8 @@ Shapes: B images, N captions per image, L regions, T words, k alternatives, V vo
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,6 +51,8 @@ class Search(Configurable):
         max_length: maximum number of words of a caption.
         min_length: minimum number of words of a caption.
         no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
+        repeats: whether a caption may say all words again, not only those that people do
+            (`Vocabulary.repeatable`).
 
     Attributes:
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
@@ -60,11 +63,13 @@ class Search(Configurable):
     max_length: int = 20
     min_length: int = 1
     no_repeat_ngram: int = 0
+    repeats: bool = True
 
     length_penalty = 1.0
     draws = False
 
     def __post_init__(self) -> None:
+        self.once: Int[Tensor, " V"] | None = None
         if self.min_length > self.max_length:
             raise InputError(
                 f"min_length {self.min_length} is greater than max_length {self.max_length}"
@@ -94,6 +99,14 @@ class Search(Configurable):
         """
         return self
 
+    def for_words(self, once: Sequence[int], device: torch.device | str = "cpu") -> "Search":
+        """The search for captions of a vocabulary, of which `Vocabulary.once` is given."""
+        if self.repeats:
+            return self
+        search = copy(self)
+        search.once = torch.tensor(once, device=device)
+        return search
+
     @abstractmethod
     def start(self, memory: Memory) -> Hypotheses:
         """The captions before their first word."""
@@ -107,6 +120,8 @@ class Search(Configurable):
 
         If that leaves no word, the caption may end.
         """
+        if self.once is not None:  # PAD, never generated, stands for words that may repeat
+            log_probs.scatter_(-1, self.once[tokens], float("-inf"))
         ends_early = tokens.shape[-1] < self.min_length
         if not ends_early and not self.no_repeat_ngram:
             return

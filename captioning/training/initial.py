@@ -10,7 +10,7 @@ from torch import Tensor
 
 from captioning.captioner import Captioner, load
 from captioning.captioner.checkpoint import fitted_tensors
-from captioning.data.vocabulary import SPECIAL
+from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 from captioning.progress_bar import say
@@ -27,7 +27,8 @@ def start_from(model: str, captioner: Captioner) -> None:
 
     The rows of a new word start from the mean over the known words that begin like it, or over all.
     Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words that
-    another tokenizer splits are all new, and equally likely.
+    another tokenizer splits are all new, and equally likely. Words that
+    people repeat by the model's captions may be repeated.
 
     Raises:
         InputError: no such model, by a file or name, or its parts or first words are others.
@@ -36,6 +37,9 @@ def start_from(model: str, captioner: Captioner) -> None:
     parameters, alike = _parameters(initial, model, captioner)
     captioner.model.load_state_dict(parameters)
     captioner.model.encoder.offset = initial.model.encoder.offset
+    theirs, ours = initial.vocabulary.repeatable, captioner.vocabulary
+    if theirs is not None and ours.repeatable is not None:
+        captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, ours.repeatable | theirs)
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
     if alike:

@@ -187,9 +187,8 @@ class CaptioningModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        fast = self.captioner.fast
-        memory = fast.remember(in_parts(fast.encode, batch.images))
-        decoded = self.captioner.search(fast.decoder, memory)
+        memory = self.captioner.fast.remember(in_parts(self.captioner.fast.encode, batch.images))
+        decoded = self.captioner.decode(memory)
         self.scores.update(
             [self.captioner.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()],
             [record.captions for record in batch.records],

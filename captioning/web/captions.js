@@ -41,7 +41,7 @@ const startingWith = (tensors, part) =>
 export class Captioner {
   /* `about` is captioner.json, `graphs` are sessions of the three graphs. */
   constructor(about, graphs, Tensor) {
-    Object.assign(this, { about, graphs, Tensor });
+    Object.assign(this, { about, graphs, Tensor, once: new Set(about.once) });
   }
 
   /* The captions of an image's pixels (3, S, S) with their maps, the best first. */
@@ -127,6 +127,7 @@ export class Captioner {
   allowed(logProbs, tokens) {
     const { min_length: shortest, no_repeat_ngram: n } = this.about.search;
     const found = logProbs.slice();
+    for (const token of tokens) if (this.once.has(token)) found[token] = -Infinity;
     if (tokens.length < shortest) found[EOS] = -Infinity;
     if (n && tokens.length >= n) {
       const begun = tokens.slice(tokens.length - n + 1).join();

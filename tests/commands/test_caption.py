@@ -148,6 +148,7 @@ def test_an_option_says_how_many_pixels_are_read(
         (["--greedy", "--length-penalty", "1"], "Greedy has no length penalty"),
         (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
         (["--beam", "2", "--greedy"], "give one of them"),
+        (["--no-repeats", "--model", "shapes"], "does not say which words people repeat"),
         (["--confidence"], "this model is not calibrated"),
         (["--out", "shards", "--map", "occlusion", "--overlay", "maps"], "--out writes JSON lines"),
         (["--out", "shards", "--captions", "2"], "--out writes JSON lines"),

@@ -21,7 +21,7 @@ Capture = pytest.CaptureFixture[str]
 
 SEARCH = (
     "--beam= --greedy --sample --temperature= --top-k= --top-p= --length-penalty= --max-length= "
-    "--min-length= --no-repeat-ngram= --seed="
+    "--min-length= --no-repeat-ngram= --no-repeats --seed="
 )
 MODEL = f"--model= --batch-size= --device= --bf16 --kernels= {SEARCH}"
 DATA = "--data= --split= --images= --caption-column= --limit= --max-megapixels="

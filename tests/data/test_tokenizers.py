@@ -3,7 +3,7 @@ import math
 import pytest
 
 from captioning.data.tokenizers import TokenizerName, tokenizer
-from captioning.data.vocabulary import BOS, EOS, UNK, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.evaluation.report import Report
 
 
@@ -96,3 +96,12 @@ def test_brackets_are_no_words_to_write() -> None:
     vocabulary = Vocabulary.build(["a dog (brown) runs", "a {cat} [sits]"])
     assert set(vocabulary.words) == {"a", "dog", "brown", "runs", "cat", "sits"}
     assert vocabulary.decode(vocabulary.encode("a (dog)")) == ("a", "<unk>", "dog", "<unk>")
+
+
+def test_words_that_people_repeat_may_be_repeated() -> None:
+    captions = ["a tennis ball on a tennis court", "a tennis ball and a tennis net", "a dog, a dog"]
+    vocabulary = Vocabulary.build([*captions, *["a man on a man"] * 2, *["man"] * 50, "men on men"])
+    assert vocabulary.repeatable == {"a", "tennis"}  # dog once, man 2 in 56
+    kept = {vocabulary.words[index - 4] for index in vocabulary.once if index != PAD}
+    assert kept == set(vocabulary.words) - {"a", "tennis"}
+    assert not any(Vocabulary(vocabulary.words).once)

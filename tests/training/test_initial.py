@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captioning.captioner import Captioner, load
-from captioning.data.vocabulary import SPECIAL
+from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
 from captioning.training.initial import UNLIKELY, between, start_from
@@ -36,6 +36,14 @@ def test_new_words_start_from_words_that_begin_alike(checkpoint: Path) -> None:
         torch.testing.assert_close(value[:known], theirs[name], rtol=0, atol=0)
         mean = theirs[name][len(SPECIAL) :].mean(dim=0)
         torch.testing.assert_close(value[known + 1], mean + (UNLIKELY if value.dim() == 1 else 0))
+
+
+def test_words_that_people_repeat_are_those_of_both_trainings(checkpoint: Path) -> None:
+    theirs, ours = load(checkpoint).vocabulary.repeatable, with_words(load(checkpoint), "zzzz")
+    ours.vocabulary = Vocabulary(ours.vocabulary.words, repeatable=["zzzz"])
+    start_from(str(checkpoint), ours)
+    assert theirs
+    assert ours.config["repeatable"] == sorted({*theirs, "zzzz"})
 
 
 def test_a_start_with_new_words_says_what_the_model_says() -> None:

@@ -154,9 +154,11 @@ def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: C
     assert shown(page, "cat.jpg") == whole
 
 
+@pytest.mark.parametrize("repeats", [True, False])
 @pytest.mark.parametrize("name", DECODERS)
 def test_every_decoder_finds_the_same_captions(
     name: str,
+    repeats: bool,
     opened: Callable[[Path], Any],
     package: Path,
     vocabulary: Vocabulary,
@@ -166,7 +168,9 @@ def test_every_decoder_finds_the_same_captions(
     encoder = CNNEncoder("plain", weights=None)
     adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True)
     decoder = decided(DECODERS[name](5, len(vocabulary))).float()
-    search = BeamSearch(3, length_penalty=0.5, max_length=9, min_length=3, no_repeat_ngram=2)
+    limits = {"max_length": 9, "min_length": 3, "no_repeat_ngram": 2, "repeats": repeats}
+    search = BeamSearch(3, length_penalty=0.5, **limits)
+    vocabulary = Vocabulary(vocabulary.words, repeatable=vocabulary.words[:2])
     model = Model(encoder, adapter, decoder).eval()
     captioner = Captioner(model, vocabulary, Preprocessing(32), search)
     photo = Image.effect_noise((40, 50), 90).convert("RGB")

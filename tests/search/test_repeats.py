@@ -1,0 +1,79 @@
+"""Searches that say some words once, against an enumeration of all captions."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.data.vocabulary import EOS, PAD
+from captioning.models import Decoder
+from captioning.search import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    DiverseBeamSearch,
+    Greedy,
+    Sampling,
+    Search,
+)
+from tests.search.test_decoding import every_caption, favouring, forced, searched
+
+ONCE = [PAD, PAD, PAD, PAD, 4, PAD, 6, 7]  # word 5 may repeat
+SEARCHES = {
+    "greedy": Greedy(max_length=8, repeats=False),
+    "sampling": Sampling(5, max_length=8, repeats=False),
+    "beam": BeamSearch(3, max_length=8, repeats=False),
+    "diverse": DiverseBeamSearch(groups=3, max_length=8, repeats=False),
+    "constrained": ConstrainedBeamSearch(must_say=[[5, 5]], width=3, max_length=8, repeats=False),
+}
+
+
+def says_again(tokens: list[int]) -> bool:
+    said = [token for token in tokens if token in (4, 6, 7)]
+    return len(set(said)) < len(said)
+
+
+@pytest.mark.parametrize("kind", [BeamSearch, ConstrainedBeamSearch])
+def test_a_wide_beam_is_brute_force_without_repeats(
+    decoder: Decoder, annotations: Tensor, kind: type[BeamSearch]
+) -> None:
+    every = every_caption(4)
+    kept = [tokens for tokens in every[0].tolist() if not says_again(tokens)]
+    captions = torch.tensor([kept]).expand(3, -1, -1)
+    assert 0 < len(kept) < every.shape[1]
+    search = kind(width=every.shape[1], max_length=4, repeats=False).for_words(ONCE)
+    found = searched(search, decoder, annotations)
+    log_probs, _, real = forced(decoder, annotations, captions)
+    scores, order = (log_probs.sum(-1) / real.sum(-1)).sort(descending=True)
+    torch.testing.assert_close(found.scores[:, : len(kept)], scores, rtol=1e-6, atol=1e-6)
+    assert found.tokens[:, : len(kept)].equal(captions[0, order])
+    assert found.scores[:, len(kept) :].isneginf().all()
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_no_search_says_these_words_again(
+    decoder: Decoder, annotations: Tensor, search: Search
+) -> None:
+    favouring(favouring(decoder, 4, 5, by=6.0), EOS, by=-30.0)
+    free, bound = (
+        searched(each, decoder, annotations).tokens.flatten(0, 1).tolist()
+        for each in (search, search.for_words(ONCE))
+    )
+    assert any(map(says_again, free))
+    assert not any(map(says_again, bound))
+    assert any(tokens.count(5) > 1 for tokens in bound)
+
+
+def test_a_phrase_that_must_be_said_is_said_again(decoder: Decoder, annotations: Tensor) -> None:
+    search = ConstrainedBeamSearch(begin=[4, 4], must_say=[[6, 4]], max_length=8, repeats=False)
+    found = searched(search.for_words(ONCE), favouring(decoder, EOS, by=-30.0), annotations)
+    for tokens in found.tokens[:, 0].tolist():
+        assert tokens[:2] == [4, 4]
+        assert (6, 4) in pairwise(tokens)
+        assert tokens.count(4) == 3
+        assert tokens.count(7) < 2
+
+
+def test_a_search_that_repeats_is_left_as_it_is() -> None:
+    search = BeamSearch(3)
+    assert search.for_words(ONCE) is search
