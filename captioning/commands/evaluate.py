@@ -69,6 +69,7 @@ def evaluate(
         () if right is None else (Scores.of("right", right(captions).astype(float)),),
         by_photos,
         captioner.vocabulary.tokenizer,
+        captioner.vocabulary.repeatable,
     )
     report.write(folder, {"name": data.name, "split": data.split})
     metrics.note_on_cider(len(captions))

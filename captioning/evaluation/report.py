@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
+from captioning.data.vocabulary import repeatable_words
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
@@ -24,6 +25,7 @@ from captioning.metrics.scores import (
     diversity,
     generated_tokens,
     intervals,
+    share_that_repeats,
 )
 from captioning.progress_bar import stage
 
@@ -35,7 +37,8 @@ class Report:
     Attributes:
         captions: one caption per image, by image id.
         scores: the scores of each metric; those of images are in the order of the captions.
-        statistics: number, length and variety of the captions; see `diversity`.
+        statistics: number, length and variety of the captions, see `diversity`, and the shares of
+            captions and references that repeat a content word.
     """
 
     captions: Mapping[Any, str]
@@ -54,6 +57,7 @@ class Report:
         further: Iterable[Scores] = (),
         photo_scorers: Iterable[PhotoScorer] = (),
         tokenizer: TokenizerName = "ptb",
+        repeatable: Collection[str] | None = None,
     ) -> "Report":
         """Score captions. Captions and references are tokenized alike.
 
@@ -66,6 +70,7 @@ class Report:
             further: other scores of these captions.
             photo_scorers: those that need the photos.
             tokenizer: of the model's vocabulary.
+            repeatable: the words that captions may repeat; default: by the references.
 
         Raises:
             InputError: there are no captions, an image with a caption has no reference, or a photo
@@ -88,6 +93,10 @@ class Report:
         scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
         words = list(map(words_of, candidates))
         statistics = diversity(words, training, vocabulary, tokenizer)
+        people = [words_of(tokens) for several in written for tokens in several]
+        known = repeatable_words(people) if repeatable is None else repeatable
+        statistics["share that repeats"] = share_that_repeats(words, known)
+        statistics["share of references that repeat"] = share_that_repeats(people, known)
         return cls(captions, [*scores, *further], statistics)
 
     @cached_property
@@ -140,7 +149,7 @@ class Report:
         write_json(Path(folder) / "report.json", {"data": data, **self.as_json()})
 
     def table(self) -> str:
-        """The scores with their intervals, and a line about the captions."""
+        """The scores with their intervals, and two lines about the captions."""
         rows = [
             (name, f"{value:.4f}", "({:.4f} to {:.4f})".format(*self.intervals[name]))
             for name, value in self.corpus.items()
@@ -150,6 +159,8 @@ class Report:
             f"{LEVEL * 100:.0f} % intervals; {counts['images']:.0f} images, "
             f"{counts['distinct captions']:.0f} distinct captions, "
             f"{counts['distinct words']:.0f} distinct words, {counts['mean length']:.1f} a caption"
+            f"\n{counts['share that repeats']:.1%} of the captions repeat a content word, and "
+            f"{counts['share of references that repeat']:.1%} of people's"
         )
         return f"{aligned(rows)}\n{note}"
 

@@ -166,6 +166,12 @@ def diversity(
     return statistics
 
 
+def share_that_repeats(captions: Sequence[Words], repeatable: Collection[str]) -> float:
+    """The share of captions that say another than these words again."""
+    others = [[word for word in words if word not in repeatable] for words in captions]
+    return sum(len(set(words)) < len(words) for words in others) / len(others)
+
+
 class Interval(NamedTuple):
     """The bounds of a confidence interval at `LEVEL`."""
 

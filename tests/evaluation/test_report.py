@@ -37,10 +37,16 @@ def test_an_image_without_references_is_named(references: dict[int, list[str]]) 
 
 def test_the_table_has_intervals_and_a_line_on_captions() -> None:
     right = Scores.of("right", np.ones(3))
-    lines = Report.of(CAPTIONS, REFERENCES, scorers=[], further=[right]).table().splitlines()
+    captions = CAPTIONS | {"b.jpg": "a bus by a bus"}
+    references = REFERENCES | {"b.jpg": ["a red bus and a bus", "a bus by a man"]}
+    report = Report.of(captions, references, scorers=[], further=[right], repeatable="a")
+    assert report.summary["share that repeats"] == pytest.approx(1 / 3)
+    assert report.summary["share of references that repeat"] == pytest.approx(1 / 5)
+    lines = report.table().splitlines()
     assert lines == [
         "right  1.0000  (1.0000 to 1.0000)",
-        "95 % intervals; 3 images, 2 distinct captions, 7 distinct words, 3.3 a caption",
+        "95 % intervals; 3 images, 3 distinct captions, 8 distinct words, 4.0 a caption",
+        "33.3% of the captions repeat a content word, and 20.0% of people's",
     ]
 
 
