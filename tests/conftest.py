@@ -1,9 +1,11 @@
 import contextlib
+import http.server
 import io
 import os
 import resource
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -330,3 +332,29 @@ def files_no_larger_than(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+Served = Callable[[Path], str]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *values: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """Serves folders by Python's own server; gives their addresses."""
+    with contextlib.ExitStack() as stack:
+
+        def address_of(folder: Path) -> str:
+            handler = partial(Quiet, directory=str(folder))
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            stack.callback(server.server_close)
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}/"
+
+        yield address_of

@@ -17,6 +17,7 @@ from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import measured_offset
 from captioning.models.small_networks import Coordinates, PlainCNN, SmallCNN
+from tests.conftest import Served
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -103,15 +104,20 @@ def test_weights_come_from_a_local_file(mobilenet: Any, mobilenet_file: Path) ->
 
 
 def test_default_weights_are_downloaded_or_the_address_is_named(
-    mobilenet: Any, mobilenet_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mobilenet: Any,
+    mobilenet_file: Path,
+    served: Served,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(torch.hub, "_hub_dir", None)
-    published = models.MobileNet_V2_Weights.DEFAULT.value
-    monkeypatch.setattr(published, "url", (tmp_path / "weights-01234567.pth").as_uri())
-    with pytest.raises(InputError, match=f"{published.url}: .*No such file"):
+    published, address = models.MobileNet_V2_Weights.DEFAULT.value, served(mobilenet_file.parent)
+    monkeypatch.setattr(published, "url", f"{address}weights-01234567.pth")
+    with pytest.raises(InputError, match=f"{published.url}: .*404"):
         CNNEncoder("mobilenet_v2", "DEFAULT")
-    monkeypatch.setattr(published, "url", mobilenet_file.as_uri())
+    monkeypatch.setattr(published, "url", address + mobilenet_file.name)
     assert_same_as(CNNEncoder("mobilenet_v2", "DEFAULT"), mobilenet)
 
 

@@ -1,44 +1,13 @@
-import contextlib
-import functools
-import http.server
 import io
 import shutil
 import subprocess
 import tarfile
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from captioning.web.site import PACKAGE, RUNTIME, VERSION
 from tests.conftest import MadeOnce
-
-Served = Callable[[Path], str]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *values: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    """Serves folders by Python's own server; gives their addresses."""
-    with contextlib.ExitStack() as stack:
-
-        def address_of(folder: Path) -> str:
-            handler = functools.partial(Quiet, directory=str(folder))
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-            thread = threading.Thread(target=server.serve_forever)
-            thread.start()
-            stack.callback(server.server_close)
-            stack.callback(thread.join)
-            stack.callback(server.shutdown)
-            return f"http://127.0.0.1:{server.server_port}/"
-
-        yield address_of
 
 
 @pytest.fixture

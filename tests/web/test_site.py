@@ -23,8 +23,7 @@ from captioning.web.site import (
     runtime_files,
     write_site,
 )
-from tests.conftest import unchecked
-from tests.web.conftest import Served
+from tests.conftest import Served, unchecked
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 

@@ -21,8 +21,7 @@ from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
 from captioning.web.page import PHOTOS
 from captioning.web.site import write_site
-from tests.conftest import DECODERS, MadeOnce, decided, unchecked
-from tests.web.conftest import Served
+from tests.conftest import DECODERS, MadeOnce, Served, decided, unchecked
 
 pytestmark = pytest.mark.integration
 
