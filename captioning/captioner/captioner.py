@@ -139,7 +139,7 @@ class Captioner:
             if isinstance(encoder, dict) and "weights" in encoder:
                 encoder = encoder | {"weights": None}  # the caller loads the parameters
             captioner = cls(
-                Model(build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)),
+                Model(build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)),  # type: ignore[type-abstract]
                 Vocabulary(
                     config["vocabulary"], config.get("tokenizer", "ptb"), config.get("repeatable")
                 ),

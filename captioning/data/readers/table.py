@@ -69,7 +69,7 @@ class CaptionTable(Reader):
         is_single = len(tables) == 1 and tables[0].parent == self.folder
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(tables)
-        records = defaultdict(list)
+        records: defaultdict[str, list[Record]] = defaultdict(list)
         for file, split in zip(tables, splits, strict=True):
             for part, its in self._of_table(file, split, problems).items():
                 records[part] += its
@@ -87,7 +87,7 @@ class CaptionTable(Reader):
     ) -> dict[str, list[Record]]:
         rows = rows_of(file, problems, self.caption_column)
         below = file.parent.relative_to(self.folder)
-        parts = [split] * len(rows)
+        parts: list[str] | list[str | None] = [split] * len(rows)
         if file.name in METADATA and not any(row.split for row in rows):
             tops = [split_name(row.name.partition("/")[0]) for row in rows]
             parts = tops if set(tops) <= set(SPLITS) and len(set(tops)) > 1 else parts

@@ -140,14 +140,14 @@ class Target:
         """
         boxes, masks = [], []
         for each in objects:
-            mask = decoded_mask(each.mask, size) if each.mask else None
-            area = Area.of_boxes([each.box]) if mask is None else Area.of_mask(mask)
+            outline = decoded_mask(each.mask, size) if each.mask else None
+            area = Area.of_boxes([each.box]) if outline is None else Area.of_mask(outline)
             if area.shares(crop, (1, 1)) > 0:
                 boxes.append(each.box)
-                masks.append(mask)
+                masks.append(outline)
         if not boxes:
             return None
-        box, known = Area.of_boxes(boxes), [mask for mask in masks if mask is not None]
+        box, known = Area.of_boxes(boxes), [its for its in masks if its is not None]
         mask = Area.of_mask(np.any(known, axis=0)) if len(known) == len(boxes) else None
         middle = bool(box.holds_centres(crop, (1, 1)))
 
