@@ -32,6 +32,10 @@ from captioning.training.train_cli import train
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `best_between`."""
 
+SAME_WORDS = 0.5
+"""Share of the captions' tokens that the first model knows, from which on its parameters are of
+use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of German captions."""
+
 
 class Plan(NamedTuple):
     """How to train on so many photos; the decoder is always trained."""
@@ -140,7 +144,8 @@ def finetune(
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
     text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
     best = load(_trained(run / "finetune.yaml", text))
-    kept, share, after = best_between(str(model), best, validation, cut)
+    shares = SHARES if _known(initial, training, cut) >= SAME_WORDS else SHARES[:1]
+    kept, share, after = best_between(str(model), best, validation, cut, shares)
     why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
         why = "; the model is kept as it was, which does as well without these photos"
@@ -179,8 +184,20 @@ def _scores(
     return report.scores[0].images["CIDEr"]
 
 
+def _known(captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName) -> float:
+    """The share of the captions' tokens that a model knows; 0 if its tokenizer is another."""
+    if tokenizer != captioner.vocabulary.tokenizer:
+        return 0.0
+    words, cut = set(captioner.vocabulary.words), split_by(tokenizer)
+    return float(np.mean([w in words for r in records for text in r.captions for w in cut(text)]))
+
+
 def best_between(
-    model: str, trained: Captioner, records: Sequence[Record], tokenizer: TokenizerName
+    model: str,
+    trained: Captioner,
+    records: Sequence[Record],
+    tokenizer: TokenizerName,
+    shares: Sequence[float] = SHARES,
 ) -> tuple[Captioner, float, float]:
     """The captioner to keep of those between a trained one and the model that it started from.
 
@@ -192,8 +209,7 @@ def best_between(
     Returns:
         The captioner, the share of the start in its parameters, and its CIDEr by the tokenizer.
     """
-    mixed = [between(model, trained, share) for share in SHARES[1:-1]]
-    captioners = [trained, *mixed, load(model)]
+    captioners = [load(model) if each == 1 else between(model, trained, each) for each in shares]
     scores = np.array([_scores(each, records, tokenizer) for each in captioners])
     means = scores.mean(axis=1)
     if not scores.any():
@@ -202,7 +218,7 @@ def best_between(
     errors = below.std(axis=1, ddof=1) / len(records) ** 0.5
     enough = means[below.mean(axis=1) <= errors].min()
     kept = int(np.flatnonzero(means >= enough)[-1])
-    return captioners[kept], SHARES[kept], float(means[kept])
+    return captioners[kept], shares[kept], float(means[kept])
 
 
 def _settings(

@@ -10,13 +10,14 @@ import yaml
 from PIL import Image
 
 from captioning import files
-from captioning.captioner import load
+from captioning.captioner import Captioner, load
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
-from captioning.training.finetune import Plan, best_between, finetune
+from captioning.training.finetune import SHARES, Plan, best_between, finetune
+from captioning.training.initial import between
 from captioning.training.train_cli import initial_words, train
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
@@ -98,6 +99,26 @@ def test_captions_in_another_script_are_learnt_by_its_tokenizer(
     caption = loaded(folder / "0.png")
     assert caption.text == "".join(caption.words)
     assert loaded.search.max_length == 50
+
+
+def test_captions_in_another_language_never_go_back_to_the_start(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def watched(model: str, captioner: Captioner, share: float) -> Captioner:
+        tried.append(share)
+        return between(model, captioner, share)
+
+    monkeypatch.setattr("captioning.training.finetune.between", watched)
+    for path in folder.glob("*.txt"):
+        path.write_text("eine bemalte Wand mit a star\ndie Tapete ist bunt\n")
+    finetune(folder, "shapes", tmp_path / "german", epochs=1)
+    assert tried == [0]
+    for path in folder.glob("*.txt"):
+        path.write_text("a painted wall\na star to the left of a square\n")
+    finetune(folder, "shapes", tmp_path / "english", epochs=1)
+    assert tried == [0, *SHARES[:-1]]
 
 
 def test_bad_photos_are_named_before_training_or_left_out(
