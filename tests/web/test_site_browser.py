@@ -167,7 +167,12 @@ def test_every_decoder_finds_the_same_captions(
     encoder = CNNEncoder("plain", weights=None)
     adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True)
     decoder = decided(DECODERS[name](5, len(vocabulary))).float()
-    limits = {"max_length": 9, "min_length": 3, "no_repeat_ngram": 2, "repeats": repeats}
+    limits: dict[str, Any] = {
+        "max_length": 9,
+        "min_length": 3,
+        "no_repeat_ngram": 2,
+        "repeats": repeats,
+    }
     search = BeamSearch(3, length_penalty=0.5, **limits)
     vocabulary = Vocabulary(vocabulary.words, repeatable=vocabulary.words[:2])
     model = Model(encoder, adapter, decoder).eval()
