@@ -88,7 +88,7 @@ def finetune_model(
         epochs: Passes over the photos; by default by their number.
         seed: Of the training.
         val_share: Share of the photos to validate on, where the data set names none; by default a
-            quarter of fewer than 100 photos, else a tenth.
+            fifth.
         skip_bad: Leave out faulty photos and rows, naming them.
         tokenizer: What splits captions into words; by default as for the model. For scripts
             without spaces, characters or the words of a language (extras ja, zh and th).

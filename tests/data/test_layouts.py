@@ -1,9 +1,13 @@
 """Layouts as they are published, and as people keep their own photos."""
 
+import re
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from PIL import Image
 
 from captioning.data import readers
 from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
@@ -349,27 +353,39 @@ def test_one_coco_file_of_no_split_is_divided(tmp_path: Path) -> None:
     draw(tmp_path, *(f"photos/{i}.jpg" for i in range(40)))
     for root in (tmp_path, tmp_path / "export.json"):
         splits = found(reader_for(root))
-        assert [len(records) for records in splits.values()] == [35, 5]
+        assert [len(records) for records in splits.values()] == [37, 3]
 
 
-def validation(tmp_path: Path, count: int, share: float | None = None) -> set[int | str]:
-    rows = "".join(f"{i}.jpg,photo\n" for i in range(count))
-    write(tmp_path / "a.csv", f"file_name,caption\n{rows}")
-    records = reader_for(tmp_path / "a.csv", val_fraction=share).read("val")
+def validation(folder: Path, names: Iterable[str], share: float | None = None) -> set[int | str]:
+    rows = "".join(f"{name},photo\n" for name in names)
+    write(folder / "a.csv", f"file_name,caption\n{rows}")
+    records = reader_for(folder / "a.csv", val_fraction=share).read("val")
     return {record.image_id for record in records}
 
 
-@pytest.mark.parametrize(("count", "share", "most"), [(120, 0.1, 20), (99, 0.25, 40)])
-def test_fewer_photos_have_a_larger_share_for_validation(
-    tmp_path: Path, count: int, share: float, most: int
-) -> None:
-    assert validation(tmp_path, count) == validation(tmp_path, count, share)
-    assert len(validation(tmp_path, count)) < most < len(validation(tmp_path, count, 0.6))
+def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
+    names = [f"{number}.jpg" for number in range(1000)]
+    every = validation(tmp_path, names)
+    assert 170 <= len(every) <= 230
+    for count in (60, 99, 100, 500):
+        assert validation(tmp_path, names[:count]) == every.intersection(names[:count])
+    assert len(validation(tmp_path, names[:2])) == 1
+    assert len(validation(tmp_path, names[:99], 0.6)) > 40
     assert reader_for(tmp_path / "a.csv", val_fraction=0.0).splits == ("train",)
 
 
-def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
-    few, many = (validation(tmp_path, count, 0.2) for count in (500, 1000))
-    assert 70 <= len(few) <= 130
-    assert few == {name for name in many if int(str(name).removesuffix(".jpg")) < 500}
-    assert len(validation(tmp_path, 2, 0.2)) == 1
+def test_copies_of_a_photo_come_into_its_split(tmp_path: Path) -> None:
+    names = [f"{number}.png" for number in range(40)]
+    copies = [f"{number} (1).png" for number in range(20)]  # by their names
+    others = [f"other {number}.png" for number in range(20, 40)]  # by their bytes
+    series = [f"0 ({number}).png" for number in range(1, 41)]
+    for shade, name in enumerate((*names, *copies, *series)):
+        Image.new("L", (8, 6), shade).save(tmp_path / name)
+    for name in others:
+        shutil.copy(tmp_path / name.removeprefix("other "), tmp_path / name)
+    before = validation(tmp_path, names)
+    after = validation(tmp_path, [*names, *copies, *others])
+    assert after.intersection(names) == before
+    assert {re.sub(r"other | \(1\)", "", str(name)) for name in after} == before
+    assert len(after) == 2 * len(before)
+    assert len(validation(tmp_path, [*names, *series]).intersection(series)) in range(1, 20)

@@ -1,14 +1,17 @@
 """The interface of readers of data sets, and what they share."""
 
 import hashlib
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from captioning.data.photo_shards import photo_hash, photo_size
 from captioning.data.readers import dataset_files as files
 from captioning.data.readers.dataset_files import in_order, split_name
 from captioning.data.records import Record
@@ -17,8 +20,14 @@ from captioning.progress_bar import stage
 
 Parsed = TypeVar("Parsed")
 
-VAL_FRACTION, VAL_FRACTION_OF_FEW, FEW = 0.1, 0.25, 100
-"""The share of validation images where a data set has no splits, and that of fewer than so many."""
+VAL_FRACTION = 0.2
+"""The share of validation images where a data set has no splits."""
+
+COPY = re.compile(r"(?i)( ?\(\d+\)|[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)?$)")
+"""What file managers add to the name of a copy: "01 (1).jpg", "01 - Copy.jpg"."""
+
+MOST_COPIES = 3
+"""Photos that are named as copies of one; "download (4).jpg" belongs to a series of others."""
 
 MALFORMED = "malformed rows"
 
@@ -55,7 +64,7 @@ class Reader:
         root: the folder of the data set, or the file that describes it.
         images: folder of the photos; the usual folders by default.
         val_fraction: share of the photos for validation if there are no splits; by default a
-            quarter of fewer than 100 photos, else a tenth. Unless it is 0, each split gets one.
+            fifth. Unless it is 0, each split gets one.
     """
 
     captions_only = False
@@ -176,7 +185,8 @@ class Reader:
     def _divided(self, records: dict[str, list[Record]]) -> dict[str, list[Record]]:
         """The records with those of no split in train and val.
 
-        A hash of the id decides, so images keep their split when others are added.
+        A hash of the id decides, so images keep their split when others are added. Copies of an
+        image come into its split.
         """
 
         def place(name: str) -> int:  # Python's own hash differs from run to run
@@ -185,16 +195,43 @@ class Reader:
 
         divided = defaultdict(list, records)
         rest = divided.pop("", [])
-        ordered = sorted({str(record.image_id) for record in rest}, key=place)
-        share = self.val_fraction
-        if share is None:
-            share = VAL_FRACTION if len(ordered) >= FEW else VAL_FRACTION_OF_FEW
+        share = VAL_FRACTION if self.val_fraction is None else self.val_fraction
+        folder = self.images or self.folder if self.captions_only else Path()
+        originals = _originals({str(r.image_id): folder / r.image for r in rest}) if share else {}
+        ordered = sorted(set(originals.values()), key=place)
         validation = {name for name in ordered if place(name) / 2**64 < share}
-        if share:
-            validation = validation.union(ordered[:1]).difference(ordered[-1:])
+        validation = validation.union(ordered[:1]).difference(ordered[-1:])
         for record in rest:
-            divided["val" if str(record.image_id) in validation else "train"].append(record)
+            is_val = originals.get(str(record.image_id)) in validation
+            divided["val" if is_val else "train"].append(record)
         return divided
+
+
+def _originals(photos: dict[str, Path]) -> dict[str, str]:
+    """The id of the photo that each is a copy of, by its bytes or its name, or its own id."""
+    by_name, by_size, by_content = (defaultdict[Any, list[str]](list) for _ in range(3))
+    for name, photo in photos.items():
+        by_size[photo_size(photo)].append(name)
+        if (bare := COPY.sub("", name)) != name and bare in photos:
+            by_name[bare].append(name)
+    by_size.pop(None, None)
+    for name in (name for names in by_size.values() if names[1:] for name in names):
+        with suppress(InputError):  # whoever reads the photo says why it cannot be read
+            by_content[photo_hash(photos[name])].append(name)
+    same = [[bare, *names] for bare, names in by_name.items() if len(names) <= MOST_COPIES]
+    first: dict[str, str] = {}
+
+    def original(name: str) -> str:
+        while name in first:
+            name = first[name]
+        return name
+
+    for names in (*same, *by_content.values()):
+        group = set(map(original, names))
+        kept = min(group, key=lambda name: (len(name), name))
+        first |= dict.fromkeys(group - {kept}, kept)
+    found = {name: original(name) for name in photos}
+    return found if len(set(found.values())) > 1 else {name: name for name in photos}
 
 
 class Joined(Reader):
