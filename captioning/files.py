@@ -39,6 +39,17 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
         yield file
 
 
+def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """As `os.walk`, sorted and without hidden names, through links, into each folder once."""
+    visited: set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        is_new = (real := os.path.realpath(parent)) not in visited
+        visited.add(real)
+        folders[:] = sorted(name for name in folders if is_new and not name.startswith("."))
+        if is_new:
+            yield Path(parent), folders, sorted(name for name in names if not name.startswith("."))
+
+
 def text_of(path: str | Path) -> str:
     """The text of a UTF-8 file, with or without a byte-order mark, or of UTF-16 with one.
 

@@ -182,11 +182,12 @@ def _grey(image: Image.Image) -> Image.Image:
 
 
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
-    """The photos, one after another; at most the names of one folder are in memory.
+    """The photos, one after another; at most the names of one folder's files are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
     suffix of a photo, files that begin as a photo does, and the photos in shards of usual names.
-    Hidden files are skipped, and links to folders are not followed. A missing photo is returned.
+    Hidden files are skipped, and links to folders are followed, into each folder once. A missing
+    photo is returned, and so is a link that leads nowhere.
 
     Args:
         paths: photos, folders, shards, and patterns such as ``photos/*.jpg`` that no shell has
@@ -200,7 +201,7 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         if str(path) == STDIN:
             yield from _photos_of_list(STDIN)
         elif os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
-            below = _photos_below(Path(path))
+            below = _photos_below(Path(path), set())
             first = next(below, None)
             if first is None:
                 raise InputError(f"{path}: no images in this folder; expected .jpg, .png and so on")
@@ -245,15 +246,20 @@ def picture_names(
     return names
 
 
-def _photos_below(folder: Path) -> Iterator[Path]:
+def _photos_below(folder: Path, visited: set[str]) -> Iterator[Path]:
+    if (real := os.path.realpath(folder)) in visited:
+        return
+    visited.add(real)
     with reading(folder), os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         if entry.name.startswith("."):  # as macOS's "._photo.jpg", which is not an image
             continue
         path = folder / entry.name
-        if entry.is_dir(follow_symlinks=False):
-            yield from _photos_below(path)
+        if entry.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - a Path may raise
+            yield path  # it leads nowhere
+        elif entry.is_dir():
+            yield from _photos_below(path, visited)
         elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
             yield path
         elif USUAL.fullmatch(entry.name) and is_shard(path):

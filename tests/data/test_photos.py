@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from captioning.data.images import find_photos, read_image
+from captioning.data.readers.table import _pairs
 from captioning.errors import InputError
 from tests.data.conftest import touch
 
@@ -15,13 +16,16 @@ def test_the_order_is_that_of_sorted_paths(tmp_path: Path) -> None:
     assert list(find_photos([tmp_path])) == sorted(tmp_path.rglob("*.jpg"))
 
 
-def test_links_to_photos_are_followed_not_to_folders(tmp_path: Path) -> None:
-    touch(tmp_path, "photos/1.jpg", "elsewhere/2.jpg")
-    (tmp_path / "photos/round").symlink_to(tmp_path / "photos")
-    (tmp_path / "photos/2.jpg").symlink_to(tmp_path / "elsewhere/2.jpg")
+def test_links_are_followed_once_and_named_if_they_lead_nowhere(tmp_path: Path) -> None:
+    touch(tmp_path, "photos/1.jpg", "photos/1.txt", "more/3.jpg", "elsewhere/2.jpg")
+    links = {"2.jpg": "elsewhere/2.jpg", "round": "photos", "more": "more", "loop.jpg": "loop.jpg"}
+    for link, target in (links | {"gone": "not mounted", "more/back": "."}).items():
+        (tmp_path / "photos" / link).symlink_to(tmp_path / target)
     (tmp_path / "photos/folder.jpg").mkdir()
-    names = [path.name for path in find_photos([tmp_path / "photos"])]
-    assert names == ["1.jpg", "2.jpg"]
+    names = ["1.jpg", "2.jpg", "gone", "loop.jpg", "more/3.jpg", "more/back/elsewhere/2.jpg"]
+    found = [path.relative_to(tmp_path / "photos") for path in find_photos([tmp_path / "photos"])]
+    assert [path.as_posix() for path in found] == names
+    assert [photo.name for photo, _ in _pairs(tmp_path / "photos")][-2:] == ["3.jpg", "2.jpg"]
 
 
 def test_the_photos_of_a_list_come_last(tmp_path: Path) -> None:

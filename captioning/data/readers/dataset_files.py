@@ -11,6 +11,7 @@ from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
+from captioning.files import walk
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 
@@ -155,9 +156,9 @@ def _similar(
         return {}
     files: dict[str, list[Path]] = defaultdict(list)  # by file name, with and without its suffix
     others = set(SPLITS) - {split} if split in SPLITS else set()
-    for parent, inside, found in os.walk(folder):
-        inside[:] = [n for n in inside if not n.startswith(".") and split_in(n) not in others]
-        for path in (Path(parent, name) for name in found if not name.startswith(".")):
+    for parent, inside, found in walk(folder):
+        inside[:] = [name for name in inside if split_in(name) not in others]
+        for path in (parent / name for name in found):
             files[_plain(path.name)].append(path)
             if path.suffix.lower() in IMAGE_SUFFIXES:
                 files[_plain(path.stem)].append(path)

@@ -1,6 +1,5 @@
 """One's own photos and captions: in a table, in a text file beside each photo, or in shards."""
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from captioning.data.readers.reader import Problem, Reader, listed
 from captioning.data.readers.rows import has_columns, names_photo, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.files import opened, text_of
+from captioning.files import opened, text_of, walk
 
 TABLES = ("captions.csv", "captions.jsonl")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
@@ -171,9 +170,8 @@ class Sidecar(Reader):
 
 def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
     """Every photo in and below a folder in order, and its text file if there is one."""
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        inside = [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
+    for parent, _, names in walk(folder):
+        inside = [parent / name for name in names]
         texts = {path.stem: path for path in inside if path.suffix.lower() == ".txt"}
         for path in inside:
             if path.suffix.lower() in IMAGE_SUFFIXES:  # with photo.txt, or photo.jpg.txt
