@@ -1,8 +1,10 @@
 """Batches at once on a CPU, each in a thread of its own: one batch keeps few cores busy."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, islice
 from threading import Barrier, Lock
 from typing import TypeVar
@@ -17,6 +19,9 @@ MOST = 16
 
 LEAST = 4
 """Photos of a batch that are worth a thread."""
+
+if hasattr(os, "register_at_fork"):  # a fork has no threads of OpenMP, and would wait for them
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

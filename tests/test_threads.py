@@ -1,3 +1,5 @@
+import multiprocessing
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +91,20 @@ def test_few_of_endless_items_are_taken_ahead() -> None:
             assert len(read) <= expected + most
         results.close()  # type: ignore[attr-defined]
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_worker_does_not_wait_for_threads() -> None:
+    def work() -> None:
+        torch.ones(1000, 1000).exp().mean()  # in several threads
+
+    work()
+    worker = multiprocessing.get_context("fork").Process(target=work)
+    worker.start()
+    worker.join(20)
+    worker.kill()
+    assert worker.exitcode == 0
 
 
 def test_an_error_comes_after_the_results_before_it() -> None:
