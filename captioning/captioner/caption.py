@@ -3,22 +3,29 @@
 import math
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
-from captioning.data.images import read_image
+from captioning.data.images import Upload, read_image, upright
 from captioning.data.tokenizers import TokenizerName, joined, pieces
 from captioning.errors import InputError
 from captioning.files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+MOST_SHOWN = 24
+"""Photos of a list of captions that a notebook shows."""
 
 
 class RunnerUp(NamedTuple):
@@ -28,9 +35,12 @@ class RunnerUp(NamedTuple):
     probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Caption:
-    """One caption with the details of each word.
+    """One caption with the details of each word; equal to another if all but its maps is.
+
+    A pickled or copied caption leaves behind the model and the pixels of its photo: it has the
+    maps that were computed before, and is drawn on the photo's file, or a `photo` that is given.
 
     Attributes:
         words: the T words, without begin and end marks.
@@ -47,7 +57,7 @@ class Caption:
         runners_up: the most probable alternatives of each word; empty unless requested.
         confidence: the chance that the caption is good; None if the model is not calibrated.
         tokenizer: of the model's vocabulary; decides where spaces are between words.
-        photo: as it was given; None if it was a view.
+        photo: a path, an upright image, or the bytes of a file; None if it was a view.
         others: further captions that the search found, the best first.
     """
 
@@ -56,17 +66,25 @@ class Caption:
     score: float
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
-    maps: dict[str, Float[Tensor, "T _ _"]]
-    shown_maps: tuple[str, ...]
+    maps: dict[str, Float[np.ndarray, "T _ _"]] = field(compare=False)
+    shown_maps: tuple[str, ...] = field(compare=False)
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     confidence: float | None = None
     offset: tuple[float, float] = (0.0, 0.0)
     tokenizer: TokenizerName = "ptb"
-    photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
-    others: tuple["Caption", ...] = field(default=(), compare=False, repr=False)
-    _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
-        default=None, compare=False, repr=False
-    )
+    photo: str | Path | Upload | Image | None = field(default=None, compare=False)
+    others: tuple["Caption", ...] = field(default=(), compare=False)
+    _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """One line, with the confidence if there is one."""
+        sure = "" if self.confidence is None else f", confidence={self.confidence:.2f}"
+        return f"Caption({self.text!r}{sure})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        shown = tuple(name for name in self.shown_maps if name in self.maps) or tuple(self.maps)
+        photo = self.photo if isinstance(self.photo, str | Path) else None
+        return self.__dict__ | {"photo": photo, "shown_maps": shown, "_compute": None}
 
     @property
     def text(self) -> str:
@@ -89,31 +107,30 @@ class Caption:
         Raises:
             InputError: the model has no such map.
         """
+        return torch.from_numpy(self.array(name))
+
+    def array(self, name: str | None = None) -> Float[np.ndarray, "T rows columns"]:
+        """As `map`, as a NumPy array."""
         name = name or self.shown_maps[0]
         if name not in self.maps:
             if self._compute is None:
                 raise InputError(f"the caption has no map {name!r}; it has {', '.join(self.maps)}")
-            self.maps[name] = self._compute(name)
+            self.maps[name] = self._compute(name).numpy()
         return self.maps[name]
-
-    def array(self, name: str | None = None) -> Float[np.ndarray, "T rows columns"]:
-        """As `map`, as a NumPy array."""
-        return self.map(name).numpy()
 
     def figure(self, map_name: str | None = None, photo: Image | None = None) -> "Figure":
         """The photo, then a panel for each word with its map, by default the first shown one.
 
         Args:
             map_name: which map.
-            photo: the upright photo, if it has been read already.
+            photo: the photo, if it has been read already or the caption has been pickled.
 
         Raises:
             InputError: the photo is unknown or has changed since, or there is no such map.
         """
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
-        photo = photo or self._upright()
-        maps = self.map(map_name).numpy()
+        photo, maps = self._upright(photo), self.array(map_name)
         return draw(photo, self.words, self.probabilities, maps, self.crop, self.offset)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
@@ -121,7 +138,7 @@ class Caption:
 
         Args:
             path: of a picture (.png), an animation (.gif) or an interactive page (.html).
-            photo: the upright photo, if it has been read already.
+            photo: the photo, if it has been read already or the caption has been pickled.
 
         Raises:
             InputError: the photo is unknown or has changed since, the path has another suffix, or
@@ -131,7 +148,7 @@ class Caption:
         from captioning.viewing.overlay import draw, save_animation
         from captioning.viewing.viewer import viewer_html
 
-        photo, maps = photo or self._upright(), self.map().numpy()
+        photo, maps = self._upright(photo), self.array()
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
             with written_whole(path) as temporary:
@@ -155,13 +172,13 @@ class Caption:
         except InputError:
             return None
 
-    def _upright(self) -> Image:
+    def _upright(self, given: Image | None = None) -> Image:
         """The photo as it was captioned; InputError if it is unknown or has another size by now."""
-        if self.photo is None:
-            raise InputError("the caption has no photo to draw on; caption the photo itself")
-        photo = self.photo
-        if isinstance(photo, str | Path):
-            photo = read_image(photo, math.prod(self.size))
+        found = self.photo if given is None else given
+        if found is None:
+            raise InputError("the caption has no photo to draw on; give one as photo")
+        is_image = isinstance(found, Image)
+        photo = upright(found) if is_image else read_image(found, math.prod(self.size))
         if photo.size != self.size:
             raise InputError(f"the photo has another size by now, {photo.size}; caption it again")
         return photo
@@ -179,3 +196,17 @@ class Caption:
             entry["runners_up"] = [other._asdict() for other in others]
         sure = {} if self.confidence is None else {"confidence": self.confidence}
         return {"caption": self.text, **sure, "score": self.score, "words": words}
+
+
+class Captions(list[Caption]):
+    """Captions of several photos; a notebook shows the first of them beside their photos."""
+
+    def _repr_html_(self) -> str:
+        from captioning.viewing.viewer import THUMBNAIL, jpeg
+
+        page = ""
+        for caption in self[:MOST_SHOWN]:
+            with suppress(InputError):  # its photo is unknown or has changed
+                page += f'<img src="{jpeg(caption._upright(), THUMBNAIL)}" alt="">'
+            page += f"<p>{escape(caption.text)}</p>"
+        return page + f"<p>{len(self) - MOST_SHOWN:,} more</p>" * (len(self) > MOST_SHOWN)

@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.captioner.calibration import Calibration, confidence_features
-from captioning.captioner.caption import Caption, RunnerUp
+from captioning.captioner.caption import Caption, Captions, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
-from captioning.data.preprocessing import Photo, Preprocessing, Readable, View
+from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
@@ -202,8 +202,7 @@ class Captioner:
             PhotoError: a photo cannot be read.
         """
         found = list(raise_errors(self.stream(photos, search, maps, runners_up, most)))
-        is_one = isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
-        return found[0] if is_one else found
+        return found[0] if is_one_photo(photos) else Captions(found)
 
     def stream(
         self,
@@ -254,11 +253,11 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
         """
-        is_one = isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
-        given: Any = [photos] if is_one else photos
-        if not isinstance(given, Iterable):
+        given: Any = [photos] if is_one_photo(photos) else photos
+        if not isinstance(given, Iterable) or hasattr(given, "columns"):
             raise InputError(
-                f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
+                f"{shown(photos)}: not a photo; give a path, an image, bytes or pixels, or several "
+                "of them, such as a column of a table"
             )
         size, threads = batch_size, thread_count(self.device)
         if isinstance(given, Sized) and not in_turn:  # equal batches that keep all threads busy
@@ -268,11 +267,11 @@ class Captioner:
 
         def viewed(numbered: tuple[int, Photo]) -> Viewed | PhotoError:
             number, photo = numbered
+            name = photo if isinstance(photo, str | Path | Upload) else f"photo {number + 1}"
             try:
-                known = self.preprocessing.readable(photo)
+                known = self.preprocessing.readable(photo, str(name))
                 view = known if isinstance(known, View) else self.preprocessing(known)
             except InputError as error:
-                name = photo if isinstance(photo, str | Path | Upload) else f"photo {number + 1}"
                 path = name if isinstance(name, Path) else str(name)
                 return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
             return Viewed(number, known, view)
@@ -373,12 +372,12 @@ class Captioner:
                         crop=view.crop,
                         size=view.size,
                         offset=offset,
-                        maps={name: each[b, n, :length] for name, each in maps.items()},
+                        maps={name: each[b, n, :length].numpy() for name, each in maps.items()},
                         shown_maps=tuple(shown_maps) or (self.default_map,),
                         tokenizer=self.vocabulary.tokenizer,
                         confidence=None if confidences is None else confidences[b, n].item(),
                         runners_up=tuple(runners),
-                        photo=None if isinstance(photo, View | Upload) else photo,
+                        photo=None if isinstance(photo, View) else photo,
                         _compute=partial(self._map, view, tokens, length),
                     )
                 )

@@ -48,11 +48,12 @@ class PhotoSizeError(InputError):
 
 @dataclass(frozen=True)
 class Upload:
-    """A photo in memory, from an untrusted client."""
+    """A photo in memory."""
 
     name: str  # in errors
     data: bytes  # of the file
     max_pixels: int
+    formats: tuple[str, ...] = UPLOAD_FORMATS  # from untrusted clients
 
     def __str__(self) -> str:
         return self.name
@@ -89,13 +90,14 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
     source: AbstractContextManager[BufferedReader | BytesIO]
     formats: tuple[str, ...] = FORMATS
     if is_upload := isinstance(path, Upload):
-        source, formats = nullcontext(BytesIO(path.data)), UPLOAD_FORMATS
+        source, formats = nullcontext(BytesIO(path.data)), path.formats
         max_pixels = path.max_pixels
     else:
         source = opened_photo(path)
+    may_be_heif = formats == FORMATS
     with source as file:
         try:
-            if not is_upload and _is_heif(file) and _reads_heif():
+            if may_be_heif and _is_heif(file) and _reads_heif():
                 formats = ("HEIF",)
             image: Image.Image = Image.open(file, formats=formats)
             width, height = image.size
@@ -109,16 +111,10 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
                 image.draft(None, (side, side))
             image.load()
             size = width, height
-            with suppress(Exception):  # damaged EXIF data only loses the orientation
+            with suppress(Exception):
                 if image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS:
                     size = height, width
-                ImageOps.exif_transpose(image, in_place=True)
-            if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-                image = _grey(image)
-            if image.has_transparency_data:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            return Photo(image.convert("RGB"), size)
+            return Photo(upright(image), size)
         except InputError:
             raise
         except (Image.DecompressionBombError, MemoryError):
@@ -126,7 +122,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
         except UnidentifiedImageError:
             file.seek(0)
             reason = "not an image that can be read; convert it to JPEG or PNG"
-            if not is_upload and _is_heif(file) and not _reads_heif():
+            if may_be_heif and _is_heif(file) and not _reads_heif():
                 reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
             elif not file.read(1):
                 reason = "empty file (0 bytes); copy or download the photo again"
@@ -136,6 +132,20 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
             raise InputError(
                 f"{path}: damaged or cut short ({reason}); copy or download the photo again"
             ) from None
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """An image of Pillow as `read_image` gives a file; itself if nothing is to be done."""
+    image.load()
+    with suppress(Exception):  # damaged EXIF data only loses the orientation
+        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+            image = ImageOps.exif_transpose(image)
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        image = _grey(image)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def is_photo(path: str | Path) -> bool:

@@ -1,10 +1,12 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,8 +15,8 @@ from PIL.Image import Image, Resampling, fromarray, new
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import MAX_PIXELS, Upload, read_image, read_photo
-from captioning.errors import InputError, shown
+from captioning.data.images import FORMATS, MAX_PIXELS, Upload, read_photo, upright
+from captioning.errors import InputError, reading, shown
 
 MARGIN = 7 / 8
 """Sides of a random crop as a fraction of those of the part that is otherwise seen."""
@@ -40,14 +42,36 @@ class View(NamedTuple):
         return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
 
 
-Readable = str | Path | Image | Upload | View
-Photo = Readable | bytes | np.ndarray | Tensor
-"""A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
-(3, H, W)."""
+@runtime_checkable
+class BinaryFile(Protocol):
+    """A readable file, or an upload of a web framework."""
 
+    def read(self) -> Any:
+        """All its bytes."""
+
+
+Readable = str | Path | Image | Upload | View
+Photo = (
+    Readable | bytes | bytearray | memoryview | np.ndarray | Tensor | Mapping[str, Any] | BinaryFile
+)
+"""A path, a PIL image, the bytes of a file, a readable binary file, pixels, or a row of Hugging
+Face's `datasets` (a mapping with ``image``, or with ``bytes`` and ``path``).
+
+Pixels are an array (H, W, 3) or a tensor (3, H, W) of uint8; what Pillow makes an image of is read
+as that image, such as 16-bit greys (H, W)."""
 
 _LOADING = Lock()
-"""Held while an image of Pillow is loaded, since the same one may come twice."""
+"""Held while an image or a file is read, since the same one may come twice."""
+
+
+def is_one_photo(photos: object) -> bool:
+    """Whether it is one photo, rather than several, of whatever type."""
+    if isinstance(photos, np.ndarray | Tensor):  # not of paths
+        return photos.ndim != 4 and getattr(photos.dtype, "kind", "") not in ("O", "S", "T", "U")
+    is_bytes = isinstance(photos, bytes | bytearray | memoryview)
+    return (
+        is_bytes or isinstance(photos, Readable | Mapping | os.PathLike) or hasattr(photos, "read")
+    )
 
 
 class Preprocessing(Configurable):
@@ -76,30 +100,51 @@ class Preprocessing(Configurable):
         side = float(min(size) if self.fit == "crop" else max(size))
         return (width - side) / 2, (height - side) / 2, side, side
 
-    def readable(self, photo: Photo) -> Readable:
-        """The photo as this takes it: pixels and the bytes of a file become loaded images.
+    def readable(self, photo: Photo, name: str = "photo") -> Readable:
+        """The photo as this takes it: an image in RGB, a path, or the bytes of a file with a name.
 
         Raises:
             InputError: pixels have another type or shape, or it is no photo.
         """
-        if isinstance(photo, bytes):
-            return read_image(Upload("photo", photo, self.max_pixels))
-        if isinstance(photo, Tensor):
-            photo = (photo.permute(1, 2, 0) if photo.ndim == 3 else photo).cpu().numpy()
-        if isinstance(photo, np.ndarray):
-            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+        given: Any = photo
+        if isinstance(given, Mapping):
+            given = given.get("image", given)
+        if isinstance(given, Mapping):
+            given = next(filter(None, map(given.get, ("bytes", "path"))), given)
+        if hasattr(given, "read"):
+            with _LOADING, reading(name):
+                file = getattr(given, "file", given)  # of uploads that are read asynchronously
+                with suppress(Exception):  # a stream is read from where it is
+                    file.seek(0)
+                given = file.read()
+            if not isinstance(given, bytes):
+                kind = type(given).__name__
+                raise InputError(f"{name}: read() gives {kind}, not bytes; open in binary mode")
+        if isinstance(given, bytes | bytearray | memoryview):
+            return Upload(name, bytes(given), self.max_pixels, FORMATS)
+        if isinstance(given, np.ndarray | Tensor):
+            try:
+                if isinstance(given, Tensor):
+                    given = given.permute(1, 2, 0) if given.ndim == 3 else given
+                    given = given.detach().cpu().numpy()
+                is_grey = given.ndim == 3 and given.shape[2] == 1
+                given = fromarray(given[:, :, 0] if is_grey else given)
+            except (TypeError, ValueError):
                 raise InputError(
-                    f"pixels of {photo.dtype} and shape {photo.shape}: give uint8, an array of "
+                    f"pixels of {given.dtype} and shape {given.shape}: give uint8, an array of "
                     "shape (H, W, 3) or a tensor of shape (3, H, W)"
-                )
-            return fromarray(photo)
-        if isinstance(photo, Image):
-            with _LOADING:
-                photo.load()
-            return photo if photo.mode == "RGB" else photo.convert("RGB")
-        if not isinstance(photo, Readable):
-            raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
-        return photo
+                ) from None
+        if isinstance(given, Image):
+            try:
+                with _LOADING:
+                    return upright(given)
+            except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
+                raise InputError(f"{name}: damaged or closed image ({error})") from None
+        if isinstance(given, os.PathLike):
+            return Path(given)
+        if not isinstance(given, str | Upload | View):
+            raise InputError(f"{shown(photo)}: not a photo; give a path, an image, bytes or pixels")
+        return given
 
     def __call__(
         self,

@@ -1,3 +1,4 @@
+import io
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,12 @@ def test_the_tokenizer_is_stored_and_writes_captions(captioner: Captioner, tmp_p
         Captioner.from_config(captioner.config | {"tokenizer": "magic"})
 
 
+class Table(list[str]):
+    """Like a data frame of pandas: gives the names of its columns."""
+
+    columns = ()
+
+
 def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     PHOTOS[0].save(path)
@@ -161,16 +168,19 @@ def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Pat
         torch.from_numpy(pixels).permute(2, 0, 1),
     ):
         assert_same(captioner(photo), wanted)
-    for wrong in (pixels / 255, pixels[0]):
+    for wrong in (pixels / 255, Table(["image"])):
         with pytest.raises(InputError, match="give "):
-            captioner([wrong])
+            captioner(wrong)
     several = [
         (PHOTOS[0] for _ in range(18)),  # more than are captioned at once
         (str(path), path),
+        np.array([str(path)]),
+        np.array([path, {"image": path}], dtype=object),
+        [io.BytesIO(path.read_bytes())],
         pixels[None],
         torch.from_numpy(pixels).permute(2, 0, 1)[None],
     ]
-    for given, count in zip(several, (18, 2, 1, 1), strict=True):
+    for given, count in zip(several, (18, 2, 1, 2, 1, 1, 1), strict=True):
         assert [caption.words for caption in captioner(given)] == [wanted.words] * count
     assert captioner([]) == []
 
@@ -189,6 +199,36 @@ def test_a_caption_saves_a_picture_an_animation_and_a_page(
     assert "data-attention-view" in (tmp_path / "caption.html").read_text()
     with pytest.raises(InputError, match=r"a name that ends in \.png, \.gif or \.html"):
         caption.save(tmp_path / "caption.jpg")
+
+
+def test_captions_compare_by_content_and_leave_the_model_behind(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    PHOTOS[0].save(tmp_path / "photo.png")
+    search = Greedy(min_length=3, max_length=3)
+    [one, two], other = captioner([tmp_path / "photo.png"] * 2, search), captioner(PHOTOS[1])
+    two.map("occlusion")
+    assert one == two != other
+    assert len({one, two, other}) == 2
+    assert repr(one) == f"Caption('{one.text}')"
+    assert repr(replace(one, confidence=0.125)) == f"Caption('{one.text}', confidence=0.12)"
+    content = pickle.dumps([one, other])
+    assert len(content) < 5000
+    thawed, drawn = pickle.loads(content)
+    assert thawed == one
+    assert thawed.map().equal(one.map("attention"))
+    thawed.save(tmp_path / "photo.html")
+    with pytest.raises(InputError, match="give one as photo"):
+        drawn.save(tmp_path / "drawn.png")
+    drawn.save(tmp_path / "drawn.png", PHOTOS[1].convert("RGBA"))
+    with pytest.raises(InputError, match="the caption has no map 'occlusion'; it has attention"):
+        thawed.map("occlusion")
+
+
+def test_a_list_of_captions_shows_its_first_photos(captioner: Captioner) -> None:
+    page = captioner([*PHOTOS, captioner.preprocessing(PHOTOS[0])] * 6)._repr_html_()
+    assert (page.count("<p>"), page.count("<img")) == (25, 20)
+    assert page.endswith("<p>6 more</p>")
 
 
 def test_a_sentence_has_a_full_stop_in_scripts_with_capitals(captioner: Captioner) -> None:

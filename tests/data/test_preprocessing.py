@@ -1,12 +1,17 @@
+import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from starlette.datastructures import UploadFile
 
 from captioning.data.images import read_image, read_photo
 from captioning.data.preprocessing import Preprocessing, View
+from captioning.errors import InputError
+from tests.conftest import unchecked
 
 PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
 
@@ -34,6 +39,67 @@ def assert_crop_names_the_place(view: View) -> None:
     inside = slice(1, -1)  # at the border a filter sees less than it wants
     torch.testing.assert_close(columns[inside], middles(left, width, size)[inside], atol=1, rtol=0)
     torch.testing.assert_close(rows[inside], middles(top, height, size)[inside], atol=1, rtol=0)
+
+
+def grey(values: type, white: float) -> Image.Image:
+    return Image.fromarray((np.asarray(ramp((90, 60)).convert("L")) / 255 * white).astype(values))
+
+
+@pytest.mark.parametrize(
+    ("photo", "suffix"),
+    [
+        (ramp((90, 60)), "jpg"),
+        (grey(np.uint16, 65535), "png"),
+        (grey(np.float32, 1), "tiff"),
+        (Image.merge("RGBA", [*ramp((90, 60)).split(), grey(np.uint8, 255)]), "png"),
+        (grey(np.uint8, 255), "png"),
+        (ramp((90, 60)).quantize(8), "gif"),
+    ],
+    ids=["turned", "16 bits", "float", "transparent", "grey", "palette"],
+)
+def test_a_photo_is_the_same_through_every_door(
+    photo: Image.Image, suffix: str, tmp_path: Path
+) -> None:
+    path, exif = tmp_path / f"photo.{suffix}", Image.Exif()
+    exif[0x112] = 6
+    photo.save(path, **({"exif": exif} if suffix == "jpg" else {}))
+    data, preprocessing = path.read_bytes(), Preprocessing(64)
+    doors: list[Any] = [str(path), data, bytearray(data), memoryview(data), io.BytesIO(data)]
+    doors += [
+        UploadFile(io.BytesIO(data)),
+        {"image": path},
+        {"image": {"bytes": data, "path": "gone.jpg"}},
+    ]
+    doors += [{"bytes": None, "path": str(path)}, Image.open(io.BytesIO(data))]
+    if suffix != "jpg":
+        doors.append(np.asarray(photo if photo.mode != "P" else photo.convert("RGB")))
+    seen, size = preprocessing(path).pixels, preprocessing(path).size
+    for door in doors * 2:  # files are read again, from their beginning
+        view = preprocessing(preprocessing.readable(door))  # type: ignore[arg-type]
+        assert view.size == size
+        torch.testing.assert_close(view.pixels, seen, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"img": "a.jpg"}, "'img': 'a.jpg'}: not a photo; give a path, an image, bytes or pixels"),
+        (io.StringIO("text"), r"photo 3: read\(\) gives str, not bytes; open in binary mode"),
+        (3.5, r"3\.5: not a photo"),
+        (np.zeros((4, 4, 3)), r"pixels of float64 and shape \(4, 4, 3\): give uint8"),
+        (torch.zeros(4, 4, 3, dtype=torch.bfloat16), "pixels of torch.bfloat16 and shape"),
+    ],
+)
+def test_what_is_no_photo_is_one_line(wrong: Any, line: str) -> None:
+    with unchecked(), pytest.raises(InputError, match=line):
+        Preprocessing(32).readable(wrong, "photo 3")
+
+
+def test_a_damaged_image_of_pillow_is_one_line(tmp_path: Path) -> None:
+    ramp((90, 60)).save(tmp_path / "cut.jpg")
+    image = Image.open(io.BytesIO((tmp_path / "cut.jpg").read_bytes()[:900]))
+    with pytest.raises(InputError, match="photo 3: damaged or closed image"):
+        Preprocessing(32).readable(image, "photo 3")
 
 
 @pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)

@@ -26,7 +26,7 @@ def caption(*words: str, size: tuple[int, int] = (60, 40), **changes: Any) -> Ca
     others = tuple((RunnerUp("cat", 0.2), RunnerUp(None, 0.1)) for _ in words)
     probabilities = (0.5,) * len(words)
     crop = (10.0, 0.0, 40.0, 40.0)
-    maps = {"attention": weights, "occlusion": weights.flip(2)}
+    maps = {"attention": weights.numpy(), "occlusion": weights.flip(2).numpy()}
     values: dict[str, Any] = {"shown_maps": ("attention",), "runners_up": others, **changes}
     return Caption(words, probabilities, -1.0, crop, size, maps, **values)
 

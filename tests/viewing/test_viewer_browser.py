@@ -30,6 +30,7 @@ def caption(words: tuple[str, ...] = WORDS, **changes: Any) -> Caption:
     maps |= {head: weights.roll(2 + place, 2) for place, head in enumerate(heads)}
     others = tuple((RunnerUp("cat", 0.25), RunnerUp(None, 0.02)) for _ in words)
     probabilities = tuple(0.5 + 0.1 * place for place in range(len(words)))
+    maps = {name: each.numpy() for name, each in maps.items()}
     crop = (15.0, 0.0, 60.0, 60.0)
     values: dict[str, Any] = {"shown_maps": ("attention",), **changes}
     return Caption(words, probabilities, -1.0, crop, SIZE, maps, runners_up=others, **values)
