@@ -180,7 +180,7 @@ def caption(
     else:
         results = _readings(captioner, found, text, runners_up, maps)
     rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
-    pages: list[tuple[str, str, str, float | None]] = []
+    pages: list[tuple[str, str, str, list[str]]] = []
     done = 0
     with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
         for photo, best in zip(found, results, strict=True):
@@ -271,7 +271,7 @@ def _readings(
 
 def _draw(
     photo: Path, captions: "Sequence[Caption]", names: dict[str, Path], max_megapixels: float
-) -> list[tuple[str, str, str, float | None]]:
+) -> list[tuple[str, str, str, list[str]]]:
     """Write the pictures of a photo; returns the index's entry of its page, if there is one."""
     from captioning.data.images import read_image
     from captioning.viewing import viewer
@@ -285,7 +285,8 @@ def _draw(
     views = [each.view() for each in captions]
     save_html(viewer.viewer_html(image, views, photo.name), page)
     thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
-    return [(page.name, thumbnail, best.sentence, best.confidence)]
+    sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
+    return [(page.name, thumbnail, best.sentence, [page.stem + sure])]
 
 
 def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:

@@ -101,6 +101,7 @@ def finetune_model(
     print(printable(made))
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))
     print(printable(f"how it learnt: {made.with_name('validation.html')}"))
+    print(printable(f"its captions, the worst first: {made.with_name(training.EXAMPLES)}"))
     return made
 
 

@@ -10,10 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.data.images import MAX_PIXELS, read_image
+from captioning.data.records import Record
 from captioning.evaluation.assessment import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
 from captioning.evaluation.grounding.mentions import MEASURES, SOURCES
+from captioning.evaluation.report import Report
 from captioning.files import written_whole
+from captioning.viewing import viewer
+from captioning.viewing.html_document import save_html
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
 WORDS = 12  # of the plot: the most frequent ones
@@ -96,6 +100,23 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
         title = f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view"
         axes.set_title(title, fontsize=9, fontfamily=families, parse_math=False)
     return figure
+
+
+def save_examples(records: Sequence[Record], before: Report, now: Report, path: str | Path) -> None:
+    """Write a page of photos with both captions and people's, the worst one now first."""
+    entries = []
+    for place in now.worst():
+        record = records[place]
+        lines = [
+            f"before: {before.captions[record.image_id]}",
+            *(f"people: {caption}" for caption in record.captions),
+            f"{record.image.name} · CIDEr {before.images['CIDEr'][place]:.2f} before, "
+            f"{now.images['CIDEr'][place]:.2f} now",
+        ]
+        thumbnail = viewer.jpeg(read_image(record.image), viewer.THUMBNAIL)
+        entries.append(("", thumbnail, now.captions[record.image_id], lines))
+    title = f"{len(records):,} photos, the lowest CIDEr first"
+    save_html(viewer.index_html(entries, title), path)
 
 
 def save_calibration(report: CalibrationReport, path: str | Path) -> None:

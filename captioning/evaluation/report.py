@@ -25,9 +25,12 @@ from captioning.metrics.scores import (
     diversity,
     generated_tokens,
     intervals,
+    omitted_words,
     share_that_repeats,
 )
 from captioning.progress_bar import stage
+
+SHOWN = 8  # words that a line names
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,14 @@ class Report:
         scores: the scores of each metric; those of images are in the order of the captions.
         statistics: number, length and variety of the captions, see `diversity`, and the shares of
             captions and references that repeat a content word.
+        omitted: content words that people often write and the captions never or rarely say, with
+            the numbers of images and captions that have them; see `omitted_words`.
     """
 
     captions: Mapping[Any, str]
     scores: Sequence[Scores]
     statistics: Mapping[str, float]
+    omitted: Mapping[str, tuple[int, int]]
 
     @classmethod
     @stage("scoring the captions")
@@ -93,11 +99,13 @@ class Report:
         scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
         words = list(map(words_of, candidates))
         statistics = diversity(words, training, vocabulary, tokenizer)
-        people = [words_of(tokens) for several in written for tokens in several]
+        by_image = [list(map(words_of, several)) for several in written]
+        people = [words for several in by_image for words in several]
         known = repeatable_words(people) if repeatable is None else repeatable
         statistics["share that repeats"] = share_that_repeats(words, known)
         statistics["share of references that repeat"] = share_that_repeats(people, known)
-        return cls(captions, [*scores, *further], statistics)
+        omitted = omitted_words(words, by_image, known)
+        return cls(captions, [*scores, *further], statistics, omitted)
 
     @cached_property
     def corpus(self) -> dict[str, float]:
@@ -128,6 +136,7 @@ class Report:
             "interval": LEVEL,
             "scores": {name: {"value": self.corpus[name], **its} for name, its in found.items()},
             "statistics": dict(self.statistics),
+            "omitted words": self.omitted,
             "images": [
                 {**result, **dict(zip(self.images, row, strict=True))}
                 for result, row in zip(self.results, rows, strict=True)
@@ -149,7 +158,7 @@ class Report:
         write_json(Path(folder) / "report.json", {"data": data, **self.as_json()})
 
     def table(self) -> str:
-        """The scores with their intervals, and two lines about the captions."""
+        """The scores with their intervals, and lines about the captions."""
         rows = [
             (name, f"{value:.4f}", "({:.4f} to {:.4f})".format(*self.intervals[name]))
             for name, value in self.corpus.items()
@@ -162,7 +171,25 @@ class Report:
             f"\n{counts['share that repeats']:.1%} of the captions repeat a content word, and "
             f"{counts['share of references that repeat']:.1%} of people's"
         )
-        return f"{aligned(rows)}\n{note}"
+        return f"{aligned(rows)}\n{note}\n{self.omissions}"
+
+    def with_interval(self, name: str) -> str:
+        """A corpus score with its interval, such as ``0.834 (0.590 to 1.083)``."""
+        return "{:.3f} ({:.3f} to {:.3f})".format(self.corpus[name], *self.intervals[name])
+
+    @property
+    def omissions(self) -> str:
+        """A line on the most frequent words that are hardly said."""
+        words = [
+            f"{word} (in {count} of {len(self.captions)}, said {said} time{'s' * (said != 1)})"
+            for word, (count, said) in [*self.omitted.items()][:SHOWN]
+        ]
+        more = f" and {len(self.omitted) - SHOWN} more" if len(self.omitted) > SHOWN else ""
+        return f"frequent words said rarely or never: {', '.join(words) or 'none'}{more}"
+
+    def worst(self, name: str = "CIDEr") -> list[int]:
+        """The places of the images, those with the lowest score first."""
+        return np.argsort(self.images[name], kind="stable").tolist()
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

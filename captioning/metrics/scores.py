@@ -3,9 +3,10 @@
 Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +171,35 @@ def share_that_repeats(captions: Sequence[Words], repeatable: Collection[str]) -
     """The share of captions that say another than these words again."""
     others = [[word for word in words if word not in repeatable] for words in captions]
     return sum(len(set(words)) < len(words) for words in others) / len(others)
+
+
+def omitted_words(
+    captions: Sequence[Words], references: Sequence[Sequence[Words]], others: Collection[str]
+) -> dict[str, tuple[int, int]]:
+    """Words that people often write and captions never or rarely say, the most frequent first.
+
+    A word is frequent if at least half of the references of 3 images, and of 2 % of them, have it,
+    and rare if it is said less than a quarter as often.
+
+    Args:
+        captions: one for each image.
+        references: of each image.
+        others: words that are not looked at.
+
+    Returns:
+        By word, how many images have it in their references, and how many captions.
+    """
+    wrote: Counter[Any] = Counter()
+    for several in references:
+        counts = Counter(word for words in several for word in {*words})
+        wrote.update(word for word, count in counts.items() if 2 * count >= len(several))
+    said = Counter(word for words in captions for word in {*words})
+    least = max(3, len(captions) / 50)
+    return {
+        word: (count, said[word])
+        for word, count in wrote.most_common()
+        if count >= least and 4 * said[word] < count and word not in others
+    }
 
 
 class Interval(NamedTuple):

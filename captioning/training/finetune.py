@@ -1,7 +1,7 @@
 """Finetunes a model on a folder of captioned photos: chooses what so many can teach, and trains."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from captioning.captioner import Captioner, export, load
 from captioning.configurable import full_name
@@ -18,9 +17,10 @@ from captioning.data.readers import reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
-from captioning.errors import InputError
+from captioning.errors import InputError, printable
 from captioning.evaluation.assessment import assess, calibrated
 from captioning.evaluation.captions import split_captions
+from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
 from captioning.files import made_folder, only_writer, written_whole
 from captioning.metrics.cider import cider_scores
@@ -28,6 +28,9 @@ from captioning.progress_bar import ProgressBar, say
 from captioning.shelf import DEFAULT
 from captioning.training.initial import between
 from captioning.training.train_cli import train
+from captioning.web.page import PHOTOS
+
+EXAMPLES = "examples.html"
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `best_between`."""
@@ -124,12 +127,12 @@ def finetune(
     )
     cut = tokenizer or initial.vocabulary.tokenizer
     began = perf_counter()
-    before = _scores(initial, validation, cut).mean()
+    before = _report(initial, validation, cut)
     seconds = (perf_counter() - began) / len(validation)
     seconds *= plan.captioned(len(training), len(validation))
     say(
-        f"the model {model} has CIDEr {before:.3f} on the photos to validate; at most "
-        f"{plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
+        f"the model {model} has CIDEr {before.corpus['CIDEr']:.3f} on the photos to validate; at "
+        f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
     taken = {"class", *signature(type(reader)).parameters}
@@ -149,7 +152,18 @@ def finetune(
     why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
         why = "; the model is kept as it was, which does as well without these photos"
-    say(f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now{why}")
+    say(
+        f"CIDEr on the photos to validate: {before.with_interval('CIDEr')} before, "
+        f"{after.with_interval('CIDEr')} now{why}"
+    )
+    save_examples(validation, before, after, run / EXAMPLES)
+    if share < 1:
+        for line in (
+            after.omissions,
+            *_worst(validation, before, after),
+            _forgotten(initial, kept),
+        ):
+            say(printable(line))
     calibration = None
     try:
         calibration = calibrated(assess(kept, validation)) if share < 1 else None
@@ -174,14 +188,38 @@ def _trained(config: Path, settings: str) -> Path:
     return best
 
 
-def _scores(
-    captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName
-) -> NDArray[np.float64]:
+def _report(captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName) -> Report:
     """The CIDEr of a model's captions by this tokenizer."""
     captions = split_captions(captioner, records)
     references = {record.image_id: record.captions for record in records}
-    report = Report.of(captions, references, [cider_scores], tokenizer=tokenizer)
-    return report.scores[0].images["CIDEr"]
+    repeatable = captioner.vocabulary.repeatable
+    return Report.of(
+        captions, references, [cider_scores], tokenizer=tokenizer, repeatable=repeatable
+    )
+
+
+def _worst(records: Sequence[Record], before: Report, now: Report) -> Iterator[str]:
+    """Lines on the photos that have the lowest CIDEr now."""
+    yield "photos with the lowest CIDEr now:"
+    for place in now.worst()[:3]:
+        photo = records[place]
+        yield (
+            f'  {photo.image.name}: "{before.captions[photo.image_id]}" before, '
+            f'"{now.captions[photo.image_id]}" now; people: "{photo.captions[0]}"'
+        )
+
+
+def _forgotten(initial: Captioner, now: Captioner) -> str:
+    """A line on free photos whose captions are others now."""
+    captions = [[caption.text for caption in model([*PHOTOS.values()])] for model in (initial, now)]
+    changed = [each for each in zip(PHOTOS, *captions, strict=True) if each[1] != each[2]]
+    if not changed:
+        return f"none of {len(PHOTOS)} everyday photos has another caption now"
+    name, first, last = changed[0]
+    return (
+        f"{len(changed)} of {len(PHOTOS)} everyday photos have another caption now, such as "
+        f'{name}: "{first}" before, "{last}" now'
+    )
 
 
 def _known(captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName) -> float:
@@ -198,7 +236,7 @@ def best_between(
     records: Sequence[Record],
     tokenizer: TokenizerName,
     shares: Sequence[float] = SHARES,
-) -> tuple[Captioner, float, float]:
+) -> tuple[Captioner, float, Report]:
     """The captioner to keep of those between a trained one and the model that it started from.
 
     Captioners within one standard error of the highest CIDEr count as equally good (after Breiman
@@ -207,18 +245,19 @@ def best_between(
     is kept with its own vocabulary and calibration.
 
     Returns:
-        The captioner, the share of the start in its parameters, and its CIDEr by the tokenizer.
+        The captioner, the share of the start in its parameters, and its report by the tokenizer.
     """
     captioners = [load(model) if each == 1 else between(model, trained, each) for each in shares]
-    scores = np.array([_scores(each, records, tokenizer) for each in captioners])
+    reports = [_report(each, records, tokenizer) for each in captioners]
+    scores = np.array([report.images["CIDEr"] for report in reports])
     means = scores.mean(axis=1)
     if not scores.any():
-        return trained, 0.0, 0.0
+        return trained, 0.0, reports[0]
     below = scores[means.argmax()] - scores
     errors = below.std(axis=1, ddof=1) / len(records) ** 0.5
     enough = means[below.mean(axis=1) <= errors].min()
     kept = int(np.flatnonzero(means >= enough)[-1])
-    return captioners[kept], shares[kept], float(means[kept])
+    return captioners[kept], shares[kept], reports[kept]
 
 
 def _settings(

@@ -89,22 +89,22 @@ def frame(photo: Image.Image, captions: Sequence[CaptionView]) -> str:
     )
 
 
-def index_html(entries: Sequence[tuple[str, str, str, float | None]]) -> str:
-    """A page that lists other pages.
+def index_html(entries: Sequence[tuple[str, str, str, Sequence[str]]], title: str = "") -> str:
+    """A page that lists photos with captions, and perhaps links to their pages.
 
     Args:
-        entries: of each page its file name, which lies beside this one, its photo as a data URI,
-            and the sentence and the confidence of its best caption.
+        entries: of each photo the file name of its page, which lies beside this one, or nothing,
+            the photo as a data URI, its caption, and lines to show below.
+        title: by default the number of photos.
     """
-    title = f"Captions of {len(entries):,} photo{'s' * (len(entries) != 1)}"
+    title = title or f"Captions of {len(entries):,} photo{'s' * (len(entries) != 1)}"
     items = ""
-    for page, thumbnail, sentence, confidence in entries:
-        sure = "" if confidence is None else f" · {confidence:.0%} sure"
+    for page, thumbnail, sentence, lines in entries:
+        link = f' href="{quote(page, errors="surrogateescape")}"' if page else ""
+        small = "".join(f'<small dir="auto">{html_text(line)}</small>' for line in lines)
         items += (
-            f'<li><a href="{quote(page, errors="surrogateescape")}">'
-            f'<img src="{thumbnail}" alt="" loading="lazy">'
-            f"<strong>{html_text(sentence or 'No words.')}</strong>"
-            f"<small>{html_text(page.removesuffix('.html') + sure)}</small></a></li>\n"
+            f'<li><a{link}><img src="{thumbnail}" alt="" loading="lazy">'
+            f'<strong dir="auto">{html_text(sentence or "No words.")}</strong>{small}</a></li>\n'
         )
     body = f'<main class="index">\n<h1>{title}</h1>\n<ul>\n{items}</ul>\n</main>'
     return html_document(title, body, [STYLE, "viewing/index_page.css"])

@@ -47,7 +47,22 @@ def test_the_table_has_intervals_and_a_line_on_captions() -> None:
         "right  1.0000  (1.0000 to 1.0000)",
         "95 % intervals; 3 images, 3 distinct captions, 8 distinct words, 4.0 a caption",
         "33.3% of the captions repeat a content word, and 20.0% of people's",
+        "frequent words said rarely or never: none",
     ]
+
+
+def test_frequent_words_that_captions_hardly_say_are_named() -> None:
+    references = {n: ["a gun", "a gun, a cable"] if n < 5 else ["a cable"] for n in range(40)}
+    references |= {n: ["a blue bag", "a bag", "a pen"] for n in range(40, 44)}
+    captions = dict.fromkeys(references, "a cable")
+    report = Report.of(captions | {0: "a gun"}, references, [], repeatable=["a"])
+    # Not "blue" and "pen": one person of three wrote them.
+    assert report.omitted == {"gun": (5, 1), "bag": (4, 0)}
+    assert report.as_json()["omitted words"] == report.omitted
+    assert report.table().splitlines()[-1] == (
+        "frequent words said rarely or never: gun (in 5 of 44, said 1 time), "
+        "bag (in 4 of 44, said 0 times)"
+    )
 
 
 def test_the_files_have_scores_intervals_and_images(tmp_path: Path) -> None:

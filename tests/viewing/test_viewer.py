@@ -106,11 +106,11 @@ def test_markup_in_words_and_titles_stays_text() -> None:
 
 
 def test_the_index_links_to_pages_and_shows_sentences() -> None:
-    entries = [("a b.html", "data:,", "A dog.", 0.714), (f"{MARKUP}.html", "data:,", "", None)]
+    entries = [("a b.html", "data:,", "A dog.", ["a b · 71% sure"]), ("", "data:,", "", [MARKUP])]
     page = viewer.index_html(entries)
     assert next(a["href"] for tag, a in tags(page) if tag == "a") == "a%20b.html"
-    assert "<strong>A dog.</strong><small>a b &#183; 71% sure</small>" in page
-    assert "<strong>No words.</strong>" in page
+    assert 'A dog.</strong><small dir="auto">a b &#183; 71% sure</small>' in page
+    assert "No words.</strong>" in page
     assert [tag for tag, _ in tags(page)].count("img") == 2
 
 
