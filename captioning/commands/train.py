@@ -76,6 +76,7 @@ def finetune_model(
     tokenizer: Tokenizer | None = None,
     images: Images = None,
     caption_column: CaptionColumn = None,
+    keep: Path | None = None,
 ) -> Path:
     """Train on a folder of captioned photos, from the model that comes with the package.
 
@@ -92,11 +93,13 @@ def finetune_model(
         skip_bad: Leave out faulty photos and rows, naming them.
         tokenizer: What splits captions into words; by default as for the model. For scripts
             without spaces, characters or the words of a language (extras ja, zh and th).
+        keep: Captioned photos of another kind that train along, at most as many as yours, so that
+            the model stays good at them.
     """
     from captioning.training import finetune as training
 
     made = training.finetune(
-        data, model, out, epochs, seed, skip_bad, images, caption_column, val_share, tokenizer
+        data, model, out, epochs, seed, skip_bad, images, caption_column, val_share, tokenizer, keep
     )
     print(printable(made))
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))

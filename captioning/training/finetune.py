@@ -1,7 +1,7 @@
 """Finetunes a model on a folder of captioned photos: chooses what so many can teach, and trains."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +13,7 @@ import yaml
 from captioning.captioner import Captioner, export, load
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
-from captioning.data.readers import reader_for
+from captioning.data.readers import Joined, Reader, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
@@ -85,12 +85,14 @@ def finetune(
     caption_column: str | None = None,
     val_fraction: float | None = None,
     tokenizer: TokenizerName | None = None,
+    keep: str | Path | None = None,
 ) -> Path:
     """Train a model on a folder of captioned photos, starting from one that knows others.
 
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
     `Plan` says what is trained. The same call goes on after an interrupt. `out` gets the files of
-    a training, such as ``config.yaml`` for ``captioning train``. The arguments are the command's.
+    a training, such as ``config.yaml`` for ``captioning train``. Photos of `keep` train along, and
+    have a say in what is kept. The arguments are the command's.
 
     Returns:
         ``best.safetensors``, calibrated if enough validation photos have several captions.
@@ -104,20 +106,25 @@ def finetune(
     initial = load(model)
     options: dict[str, Any] = {"caption_column": caption_column, "val_fraction": val_fraction}
     options["images"] = None if images is None else str(images)
-    reader = reader_for(folder, objects=False, **options)
+    readers = [reader_for(folder, objects=False, **options)]
+    readers += [] if keep is None else [reader_for(keep, objects=False)]
+    reader = readers[0] if keep is None else Joined(readers, balanced=True)
     found = check(reader)
     if not found.ok:
         say(str(found))
         if not skip_bad:
             raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
     bad = found.faulty
-    splits = (reader.read("train"), reader.read("val"))
-    training, validation = ([r for r in records if r.image not in bad] for records in splits)
-    if len(training) < 2 or not validation:
-        raise InputError(
-            f"{folder}: {len(training)} photos to train on and {len(validation)} to validate; give "
-            "at least 2 and 1"
-        )
+    splits = [[r for r in reader.read(split) if r.image not in bad] for split in ("train", "val")]
+    own = {record.image for its in readers[0].splits for record in readers[0].contents(its).records}
+    training, validation = ([r for r in records if r.image in own] for records in splits)
+    others, to_keep = ([r for r in records if r.image not in own] for records in splits)
+    for source, train_on, validate in ((folder, training, validation), (keep, others, to_keep)):
+        if source is not None and (len(train_on) < 2 or not validate):
+            raise InputError(
+                f"{source}: {len(train_on)} photos to train on and {len(validate)} to validate; "
+                "give at least 2 and 1"
+            )
     plan = Plan.of(len(training), epochs)
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
     captions = sum(len(record.captions) for record in (*training, *validation))
@@ -125,30 +132,35 @@ def finetune(
         f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
         f"{captions:,} captions: usually good for {plan.use}"
     )
+    if keep is not None:
+        say(f"{len(others):,} photos of {keep} train along, and {len(to_keep):,} validate")
     cut = tokenizer or initial.vocabulary.tokenizer
     began = perf_counter()
-    before = _report(initial, validation, cut)
-    seconds = (perf_counter() - began) / len(validation)
-    seconds *= plan.captioned(len(training), len(validation))
+    first = split_captions(initial, [*validation, *to_keep])
+    before = _report(first, validation, initial, cut)
+    seconds = (perf_counter() - began) / len(first)
+    seconds *= plan.captioned(len(training) + len(others), len(first))
     say(
         f"the model {model} has CIDEr {before.corpus['CIDEr']:.3f} on the photos to validate; at "
         f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
-    taken = {"class", *signature(type(reader)).parameters}
-    given = {"class": full_name(type(reader)), "root": str(folder), **options, "objects": False}
-    given = {name: value for name, value in given.items() if name in taken and value is not None}
+    parts = [_reader_settings(readers[0], folder, options)]
+    parts += [] if keep is None else [_reader_settings(readers[1], keep, {})]
+    joined = {"class": full_name(Joined), "readers": parts, "balanced": True}
     settings["data"] |= {
-        "reader": _as_yaml(given),
+        "reader": parts[0] if keep is None else _as_yaml(joined),
         "min_count": 1 if captions < 2_000 else 3,
         "leave_out": sorted(map(str, bad)),
     }
-    data = [(record.image_id, record.captions) for record in (*training, *validation)]
+    data = [(record.image_id, record.captions) for records in splits for record in records]
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
     text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
     best = load(_trained(run / "finetune.yaml", text))
     shares = SHARES if _known(initial, training, cut) >= SAME_WORDS else SHARES[:1]
-    kept, share, after = best_between(str(model), best, validation, cut, shares)
+    records = [*validation, *to_keep]
+    kept, share, report = best_between(str(model), best, records, cut, shares)
+    after = _report(report.captions, validation, kept, cut)
     why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
         why = "; the model is kept as it was, which does as well without these photos"
@@ -158,12 +170,16 @@ def finetune(
     )
     save_examples(validation, before, after, run / EXAMPLES)
     if share < 1:
-        for line in (
-            after.omissions,
-            *_worst(validation, before, after),
-            _forgotten(initial, kept),
-        ):
+        for line in (after.omissions, *_worst(validation, before, after)):
             say(printable(line))
+    if to_keep:
+        old, new = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
+        say(
+            f"CIDEr on the photos to keep: {old.with_interval('CIDEr')} before, "
+            f"{new.with_interval('CIDEr')} now"
+        )
+    elif share < 1:
+        say(_forgotten(initial, kept))
     calibration = None
     try:
         calibration = calibrated(assess(kept, validation)) if share < 1 else None
@@ -188,13 +204,19 @@ def _trained(config: Path, settings: str) -> Path:
     return best
 
 
-def _report(captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName) -> Report:
-    """The CIDEr of a model's captions by this tokenizer."""
-    captions = split_captions(captioner, records)
-    references = {record.image_id: record.captions for record in records}
-    repeatable = captioner.vocabulary.repeatable
+def _report(
+    captions: Mapping[int | str, str],
+    records: Sequence[Record],
+    captioner: Captioner,
+    tokenizer: TokenizerName,
+) -> Report:
+    """The CIDEr by this tokenizer of a model's captions of these photos, and perhaps of others."""
     return Report.of(
-        captions, references, [cider_scores], tokenizer=tokenizer, repeatable=repeatable
+        {record.image_id: captions[record.image_id] for record in records},
+        {record.image_id: record.captions for record in records},
+        [cider_scores],
+        tokenizer=tokenizer,
+        repeatable=captioner.vocabulary.repeatable,
     )
 
 
@@ -218,7 +240,7 @@ def _forgotten(initial: Captioner, now: Captioner) -> str:
     name, first, last = changed[0]
     return (
         f"{len(changed)} of {len(PHOTOS)} everyday photos have another caption now, such as "
-        f'{name}: "{first}" before, "{last}" now'
+        f'{name}: "{first}" before, "{last}" now; --keep FOLDER trains such photos along'
     )
 
 
@@ -248,7 +270,9 @@ def best_between(
         The captioner, the share of the start in its parameters, and its report by the tokenizer.
     """
     captioners = [load(model) if each == 1 else between(model, trained, each) for each in shares]
-    reports = [_report(each, records, tokenizer) for each in captioners]
+    reports = [
+        _report(split_captions(each, records), records, each, tokenizer) for each in captioners
+    ]
     scores = np.array([report.images["CIDEr"] for report in reports])
     means = scores.mean(axis=1)
     if not scores.any():
@@ -303,6 +327,15 @@ def _settings(
             "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
         },
     }
+
+
+def _reader_settings(
+    reader: Reader, root: str | Path, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A reader of a data set in the form of a configuration file."""
+    given = {"class": full_name(type(reader)), "root": str(root), **options, "objects": False}
+    taken = {"class", *signature(type(reader)).parameters}
+    return _as_yaml({n: value for n, value in given.items() if n in taken and value is not None})
 
 
 def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:

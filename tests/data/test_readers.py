@@ -202,6 +202,10 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     assert kinds == {"empty captions", "images without captions"}
     assert {"cat", "gull"} <= set(CaptionData(joined, min_count=1).vocabulary.words)
     assert len({record.image_id for record in Joined([first, third]).read("train")}) == 2
+    rows = [f"{n}.png,a cat,{split}" for n in (1, 2) for split in ("train", "val")]
+    many = pets(tmp_path / "many", *rows, *rows)
+    found = Joined([first, many], balanced=True).read("train")
+    assert [record.image_id for record in found] == ["pets/1.png", "many/1.png"]
     for wrong in ([], [first, second, first]):
         with pytest.raises(InputError, match="give different data sets"):
             Joined(wrong)

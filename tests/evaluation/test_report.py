@@ -55,7 +55,7 @@ def test_frequent_words_that_captions_hardly_say_are_named() -> None:
     references = {n: ["a gun", "a gun, a cable"] if n < 5 else ["a cable"] for n in range(40)}
     references |= {n: ["a blue bag", "a bag", "a pen"] for n in range(40, 44)}
     captions = dict.fromkeys(references, "a cable")
-    report = Report.of(captions | {0: "a gun"}, references, [], repeatable=["a"])
+    report = Report.of(captions | {0: "a gun"}, references, repeatable=["a"])
     # Not "blue" and "pen": one person of three wrote them.
     assert report.omitted == {"gun": (5, 1), "bag": (4, 0)}
     assert report.as_json()["omitted words"] == report.omitted

@@ -242,9 +242,11 @@ class Joined(Reader):
 
     Args:
         readers: different data sets.
+        balanced: use at most as many images of a data set's split as those before it have, evenly
+            spaced.
     """
 
-    def __init__(self, readers: Sequence[Reader]) -> None:
+    def __init__(self, readers: Sequence[Reader], balanced: bool = False) -> None:
         roots = [reader.root for reader in readers]
         super().__init__(" + ".join(map(str, roots)))
         names = [root.stem if root.suffix else root.name for root in roots]
@@ -253,6 +255,7 @@ class Joined(Reader):
         if len(set(names)) < len(names) or not names:
             raise InputError(f"Joined: give different data sets, not {self.root}")
         self.readers = dict(zip(names, readers, strict=True))
+        self.balanced = balanced
 
     @property
     def folders(self) -> list[Path]:
@@ -267,9 +270,12 @@ class Joined(Reader):
         for name, reader in self.readers.items():
             if split in reader.splits:
                 its = reader.contents(split)
+                records, most = its.records, len(joined.records)
+                if self.balanced and 0 < most < len(records):
+                    records = [records[n * len(records) // most] for n in range(most)]
                 joined.problems.extend(its.problems)
                 joined.records.extend(
-                    replace(record, image_id=f"{name}/{record.image_id}") for record in its.records
+                    replace(record, image_id=f"{name}/{record.image_id}") for record in records
                 )
         return joined
 
