@@ -73,7 +73,7 @@ class CaptionData(pl.LightningDataModule):
     batch_size: int = 32
     captions_per_image: int = 5
     min_count: int = 5
-    max_tokens: int = 50
+    max_tokens: int = 1000
     augment: bool = False
     features: str | None = None
     mirror: bool = False

@@ -87,7 +87,7 @@ class CaptionDataset(Dataset[Example]):
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     captions_per_image: int = 5
-    max_tokens: int = 50
+    max_tokens: int = 1000
     augment: bool = False
     features: FeatureCache | None = None
     mirrored: FeatureCache | None = None
@@ -148,7 +148,7 @@ def caption_ids(
     vocabulary: Vocabulary,
     generator: torch.Generator,
     most: int = 5,
-    max_tokens: int = 50,
+    max_tokens: int = 1000,
 ) -> list[Int[Tensor, "T"]]:
     """A random choice of at most so many of a record's captions, as word ids."""
     chosen = torch.arange(len(record.captions))

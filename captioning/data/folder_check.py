@@ -10,6 +10,7 @@ from typing import Any
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.photo_shards import photo_hash
 from captioning.data.readers import Contents, Problem, Reader
+from captioning.data.tokenizers import characters
 from captioning.errors import InputError, printable
 from captioning.progress_bar import ProgressBar
 from captioning.threads import read_ahead
@@ -64,6 +65,13 @@ class Check:
             if outside:
                 note = f"{len(outside)} outside the data set's folder, such as {outside[0]}"
                 lines.append(f"{name}: not a problem: {note}")
+        texts = (t for split in self.splits.values() for r in split.records for t in r.captions)
+        if lengths := sorted(len(characters(text)) for text in texts):
+            most = lengths[(len(lengths) - 1) * 99 // 100]
+            lines.append(
+                f"words of a caption: {sum(lengths) / len(lengths):.1f} on average, at most {most} "
+                f"in 99 of 100, {lengths[-1]} in the longest"
+            )
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append(f"Problems found: {count}" if count else "No problems found")
         return "\n".join(map(printable, lines))

@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from captioning.captioner import Captioner, export, load
-from captioning.configurable import full_name
+from captioning.configurable import LIMITS, full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import Joined, Reader, reader_for
 from captioning.data.records import Record
@@ -145,6 +145,10 @@ def finetune(
         f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
+    search = settings["model"]["search"]["init_args"]
+    if (longest := _longest([*training, *others], cut)) > search.get("max_length", longest):
+        say(f"captions have up to {longest} words; so may the new model's")
+        search["max_length"] = longest
     parts = [_reader_settings(readers[0], folder, options)]
     parts += [] if keep is None else [_reader_settings(readers[1], keep, {})]
     joined = {"class": full_name(Joined), "readers": parts, "balanced": True}
@@ -244,6 +248,13 @@ def _forgotten(initial: Captioner, now: Captioner) -> str:
     )
 
 
+def _longest(records: Sequence[Record], tokenizer: TokenizerName) -> int:
+    """The number of tokens that no more than one of a hundred captions exceeds."""
+    texts = (text for record in records for text in record.captions)
+    lengths = [len(split_by(tokenizer)(text)) for text in texts]
+    return min(int(np.quantile(lengths, 0.99, method="higher")), max(LIMITS["max_length"]))
+
+
 def _known(captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName) -> float:
     """The share of the captions' tokens that a model knows; 0 if its tokenizer is another."""
     if tokenizer != captioner.vocabulary.tokenizer:
@@ -289,9 +300,6 @@ def _settings(
 ) -> dict[str, Any]:
     """The configuration of the training, without the data set."""
     config = initial.config
-    if tokenizer not in (None, config["tokenizer"]) and "max_length" in config["search"]:
-        # Captions have more characters than words; `CaptionData` cuts them at 50.
-        config["search"]["max_length"] = max(config["search"]["max_length"], 50)
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
     stages = len(getattr(initial.model.encoder, "stages", ()))
     trained = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once

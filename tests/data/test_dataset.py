@@ -83,6 +83,8 @@ def test_a_long_caption_loses_its_end_and_eos(record: Callable[..., Record]) -> 
     long, short = (data[index].captions[0].tolist() for index in range(2))
     assert long == data.vocabulary.encode("a b c")[:-1]
     assert short == data.vocabulary.encode("a b")
+    paragraph = "a b " * 100
+    assert dataset([record(paragraph)])[0].captions[0].tolist() == data.vocabulary.encode(paragraph)
 
 
 def test_captions_in_a_batch_are_padded_after_eos() -> None:

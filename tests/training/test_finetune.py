@@ -111,14 +111,14 @@ def test_captions_in_another_script_are_learnt_by_its_tokenizer(
     folder: Path, tmp_path: Path
 ) -> None:
     for path in folder.glob("*.txt"):
-        path.write_text("一面红色的墙\n墙是红色的\n", encoding="utf-8")
+        path.write_text("一面红色的墙\n墙是红色的\n" + "墙是红色的" * 20, encoding="utf-8")
     model = finetune(folder, "shapes", tmp_path / "out", epochs=1, tokenizer="chinese")
     loaded = load(model)
     assert loaded.vocabulary.tokenizer == "chinese"
     assert set(loaded.vocabulary.words) == {"一面", "红色", "的", "墙", "是"}
     caption = loaded(folder / "0.png")
     assert caption.text == "".join(caption.words)
-    assert loaded.search.max_length == 50
+    assert loaded.search.max_length == 80  # of the captions; the model that it starts from has 20
 
 
 def test_captions_in_another_language_never_go_back_to_the_start(
