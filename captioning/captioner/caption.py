@@ -43,7 +43,7 @@ class Caption:
     maps that were computed before, and is drawn on the photo's file, or a `photo` that is given.
 
     Attributes:
-        words: the T words, without begin and end marks.
+        words: the T words as people write them, without begin and end marks.
         probabilities: each word's probability given the photo and the words before it.
         score: the sum of the log probabilities of its words and its end mark, before calibration,
             divided by their number raised to the search's length penalty.

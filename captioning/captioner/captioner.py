@@ -123,6 +123,9 @@ class Captioner:
             config["offset"] = list(self.model.encoder.offset)
         if self.vocabulary.repeatable is not None:
             config["repeatable"] = sorted(self.vocabulary.repeatable)
+        spellings = self.vocabulary.spellings.items()
+        if differing := {word: spelling for word, spelling in spellings if spelling != word}:
+            config["spellings"] = differing
         if self.calibration is not None:
             config["calibration"] = asdict(self.calibration)
         return config
@@ -141,7 +144,10 @@ class Captioner:
             captioner = cls(
                 Model(build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)),  # type: ignore[type-abstract]
                 Vocabulary(
-                    config["vocabulary"], config.get("tokenizer", "ptb"), config.get("repeatable")
+                    config["vocabulary"],
+                    config.get("tokenizer", "ptb"),
+                    config.get("repeatable"),
+                    config.get("spellings"),
                 ),
                 build(config["preprocessing"], Preprocessing),
                 build(config["search"], Search),  # type: ignore[type-abstract]
@@ -357,12 +363,12 @@ class Captioner:
             filled = int((~decoded.scores[b].isneginf()).sum())  # some beams cannot be
             for n in range(max(filled, 1)):
                 tokens = decoded.tokens[b, n]
-                words = self.vocabulary.decode(tokens.tolist())
+                words = self.vocabulary.spelt(tokens.tolist())
                 length = len(words)
                 runners: list[tuple[RunnerUp, ...]] = []
                 rows = (part[b, n, :length].tolist() for part in alternatives)
                 for ids, chances in zip(*rows, strict=True):
-                    names = [self.vocabulary.decode([i])[0] if i != EOS else None for i in ids]
+                    names = [self.vocabulary.spelt([i])[0] if i != EOS else None for i in ids]
                     runners.append(tuple(map(RunnerUp, names, chances)))
                 found.append(
                     Caption(

@@ -85,7 +85,7 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
         "offset": model.encoder.cell_offset(size),
         "search": search | {"class": bare_name(search["class"])},
         "tokenizer": vocabulary.tokenizer,
-        "words": [*SPECIAL, *vocabulary.words],
+        "words": [*SPECIAL, *(vocabulary.spellings.get(each, each) for each in vocabulary.words)],
         "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
     }
     write_json(folder / "captioner.json", about)

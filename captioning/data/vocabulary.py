@@ -1,14 +1,14 @@
 """The vocabulary, which maps words to ids and back."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import takewhile
 from typing import get_args
 
 from captioning.data.tokenizers import TokenizerName, joined, tokenizer
-from captioning.data.tokens import BRACKETS
+from captioning.data.tokens import BRACKETS, TYPED
 from captioning.errors import InputError, shown
 
 PAD, BOS, EOS, UNK = range(4)
@@ -16,6 +16,10 @@ SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 REPEATED = 0.05
 """Share of its occurrences in people's captions by which a word may be said again in a caption."""
+
+
+ENDS = frozenset(".!?:\n")
+"""Characters between two words of which the second begins a sentence."""
 
 
 class Vocabulary:
@@ -26,6 +30,8 @@ class Vocabulary:
         tokenizer: splits captions into these words.
         repeatable: the words that people say again in a caption (`repeatable_words`); None if
             unknown.
+        spellings: how people write words inside sentences (`common_spellings`), such as ``TV`` for
+            ``tv``; other words are written as they are.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Vocabulary:
         words: Sequence[str],
         tokenizer: TokenizerName = "ptb",
         repeatable: Collection[str] | None = None,
+        spellings: Mapping[str, str] | None = None,
     ) -> None:
         if tokenizer not in get_args(TokenizerName):
             raise InputError(f"unknown tokenizer {shown(tokenizer)}")
@@ -43,6 +50,10 @@ class Vocabulary:
         self.words = tuple(words)
         self.tokenizer: TokenizerName = tokenizer
         self.repeatable = None if repeatable is None else frozenset(repeatable)
+        self.spellings = dict(spellings or {})
+        for word, spelling in self.spellings.items():
+            if str(spelling).lower() != word:
+                raise InputError(f"{shown(spelling)} is no spelling of {shown(word)}")
         self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 
@@ -59,12 +70,14 @@ class Vocabulary:
         Brackets are left out: the evaluation counts them as words, but a caption should not have
         them.
         """
+        captions = list(captions)
         written = list(map(tokenizer(name), captions))
         counts = Counter(word for words in written for word in words)
         others = {*BRACKETS, *SPECIAL, *known}
         new = [w for w, count in counts.items() if count >= min_count and w not in others]
         words = (*known, *sorted(new, key=lambda word: (-counts[word], word)))
-        return cls(words, name, repeatable_words(written).intersection(words))
+        repeatable = repeatable_words(written).intersection(words)
+        return cls(words, name, repeatable, common_spellings(captions, written, words))
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -113,6 +126,10 @@ class Vocabulary:
         kept = takewhile(lambda index: index != EOS, ids)
         return tuple(self._tokens[index] for index in kept if index not in (PAD, BOS))
 
+    def spelt(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The words of `ids` as people write them inside sentences."""
+        return tuple(self.spellings.get(word, word) for word in self.decode(ids))
+
     def text(self, ids: Iterable[int]) -> str:
         """The words of `ids` as one line, as the tokenizer writes them."""
         return joined(self.decode(ids), self.tokenizer)
@@ -128,3 +145,29 @@ def repeatable_words(captions: Sequence[Sequence[str]]) -> frozenset[str]:
     firsts = Counter(word for words in captions for word in set(words))
     again = counts - firsts
     return frozenset(w for w, n in again.items() if n > 1 and n >= REPEATED * counts[w])
+
+
+def common_spellings(
+    captions: Sequence[str], tokens: Sequence[Sequence[str]], words: Iterable[str]
+) -> dict[str, str]:
+    """The commonest spelling of each word inside sentences, of words that occur there.
+
+    Args:
+        captions: as people wrote them.
+        tokens: of each caption, in lower case.
+        words: whose spellings are wanted.
+    """
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for caption, its in zip(captions, tokens, strict=True):
+        text, end = caption.translate(TYPED), 0
+        lower = text.lower()
+        if len(lower) != len(text):  # by a letter such as the Turkish capital i
+            continue
+        for word in its:
+            if (start := lower.find(word, end)) < 0:  # a bracket, for example
+                continue
+            if end and ENDS.isdisjoint(text[end:start]):
+                counts[word][text[start : start + len(word)]] += 1
+            end = start + len(word)
+    # Of equally common spellings the one in lower case, which sorts last.
+    return {w: max(its, key=lambda s: (its[s], s)) for w in words if (its := counts.get(w))}

@@ -27,8 +27,8 @@ def start_from(model: str, captioner: Captioner) -> None:
 
     The rows of a new word start from the mean over the known words that begin like it, or over all.
     Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words that
-    another tokenizer splits are all new, and equally likely. Words that
-    people repeat by the model's captions may be repeated.
+    another tokenizer splits are all new, and equally likely. Words that people repeat by the
+    model's captions may be repeated, and words that only those have keep their spelling.
 
     Raises:
         InputError: no such model, by a file or name, or its parts or first words are others.
@@ -37,9 +37,12 @@ def start_from(model: str, captioner: Captioner) -> None:
     parameters, alike = _parameters(initial, model, captioner)
     captioner.model.load_state_dict(parameters)
     captioner.model.encoder.offset = initial.model.encoder.offset
-    theirs, ours = initial.vocabulary.repeatable, captioner.vocabulary
-    if theirs is not None and ours.repeatable is not None:
-        captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, ours.repeatable | theirs)
+    theirs, ours = initial.vocabulary, captioner.vocabulary
+    repeatable = ours.repeatable
+    if theirs.repeatable is not None and repeatable is not None:
+        repeatable |= theirs.repeatable
+    spellings = theirs.spellings | ours.spellings
+    captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, repeatable, spellings)
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
     if alike:

@@ -4,6 +4,7 @@ import pytest
 
 from captioning.data.tokenizers import TokenizerName, tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from captioning.errors import InputError
 from captioning.evaluation.report import Report
 
 
@@ -96,6 +97,23 @@ def test_brackets_are_no_words_to_write() -> None:
     vocabulary = Vocabulary.build(["a dog (brown) runs", "a {cat} [sits]"])
     assert set(vocabulary.words) == {"a", "dog", "brown", "runs", "cat", "sits"}
     assert vocabulary.decode(vocabulary.encode("a (dog)")) == ("a", "<unk>", "dog", "<unk>")
+
+
+def test_words_are_spelt_as_people_write_them_inside_sentences() -> None:
+    captions = [
+        "Ein Hund springt. Hunde bellen: Der Hund",
+        "der Hund von O’Neil sieht TV (in Graz)",  # noqa: RUF001
+        "ein hund im TV, das Auto und der Hund; Doch in graz?",
+    ]
+    vocabulary = Vocabulary.build(captions)
+    ids = [index for caption in captions for index in vocabulary.encode(caption)[1:-1]]
+    assert " ".join(vocabulary.spelt(ids)) == (
+        "ein Hund springt hunde bellen der Hund der Hund von O'Neil sieht TV <unk> in graz <unk> "
+        "ein Hund im TV das Auto und der Hund Doch in graz"
+    )
+    assert vocabulary.text(ids).islower()  # what is scored
+    with pytest.raises(InputError, match="'Katze' is no spelling of 'hund'"):
+        Vocabulary(["hund"], spellings={"hund": "Katze"})
 
 
 def test_words_that_people_repeat_may_be_repeated() -> None:

@@ -133,7 +133,8 @@ def test_captions_in_another_language_never_go_back_to_the_start(
     monkeypatch.setattr("captioning.training.finetune.between", watched)
     for path in folder.glob("*.txt"):
         path.write_text("eine bemalte Wand mit a star\ndie Tapete ist bunt\n")
-    finetune(folder, "shapes", tmp_path / "german", epochs=1)
+    german = load(finetune(folder, "shapes", tmp_path / "german", epochs=1))
+    assert (german.vocabulary.spellings["wand"], len(german.vocabulary.spellings)) == ("Wand", 2)
     assert tried == [0]
     for path in folder.glob("*.txt"):
         path.write_text("a painted wall\na star to the left of a square\n")

@@ -38,10 +38,13 @@ def test_new_words_start_from_words_that_begin_alike(checkpoint: Path) -> None:
         torch.testing.assert_close(value[known + 1], mean + (UNLIKELY if value.dim() == 1 else 0))
 
 
-def test_words_that_people_repeat_are_those_of_both_trainings(checkpoint: Path) -> None:
+def test_words_to_repeat_are_of_both_trainings_as_are_spellings(checkpoint: Path) -> None:
     theirs, ours = load(checkpoint).vocabulary.repeatable, with_words(load(checkpoint), "zzzz")
-    ours.vocabulary = Vocabulary(ours.vocabulary.words, repeatable=["zzzz"])
+    word, *_ = ours.vocabulary.words
+    spellings = {"zzzz": "Zzzz", word: word.upper()}
+    ours.vocabulary = Vocabulary(ours.vocabulary.words, "ptb", ["zzzz"], spellings)
     start_from(str(checkpoint), ours)
+    assert Captioner.from_config(ours.config).vocabulary.spellings == spellings
     assert theirs
     assert ours.config["repeatable"] == sorted({*theirs, "zzzz"})
 
