@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import FEATURES, Calibration, confidence_features
+from captioning.captioner.calibration import Calibration, confidence_features
 from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids, padded
 from captioning.data.records import Record
@@ -37,6 +37,8 @@ TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
 BINS = 10  # of equal width, for the expected calibration error
 PENALTY = 1e-3  # weight of the squared regression weights of standardised features
 FEWEST = 5  # good captions, and others, that a regression needs at least
+OFFSET = 0.5 / 1.0**2  # weight of the squared change of a start's bias, for all photos together,
+SLOPES = 0.5 / 0.2**2  # and of its standardised regression weights
 
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
 """Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
@@ -147,37 +149,48 @@ def good_captions(
     captions: Mapping[int | str, str],
     records: Sequence[Record],
     tokenizer: TokenizerName = "ptb",
+    others: Sequence[Record] = (),
 ) -> Bool[np.ndarray, " I"]:
-    """Whether each caption's CIDEr-D is at least the median of people's captions; see `assess`."""
+    """Whether each caption's CIDEr-D is at least the median of people's captions; see `assess`.
+
+    The people's captions of other photos count too, for the median and how rare words are.
+    """
     cut = tokenizer_of_scores(tokenizer)
-    references = [[words_of(cut(caption)) for caption in record.captions] for record in records]
+    every = (*records, *others)
+    references = [[words_of(cut(caption)) for caption in record.captions] for record in every]
     frequencies = DocumentFrequencies.of(references)
     several = [its for its in references if len(its) > 1]
     if not several:
         raise InputError("no photo has two captions, whose scores decide which are good; add some")
     ones = [one for its in several for one in its]
-    others = [its[:n] + its[n + 1 :] for its in several for n in range(len(its))]
-    of_people = cider_scores(ones, others, frequencies).images["CIDEr"]
+    rest = [its[:n] + its[n + 1 :] for its in several for n in range(len(its))]
+    of_people = cider_scores(ones, rest, frequencies).images["CIDEr"]
     written = [generated_words(captions[record.image_id], tokenizer) for record in records]
-    of_model = cider_scores(written, references, frequencies).images["CIDEr"]
+    theirs = references[: len(written)]
+    of_model = cider_scores(written, theirs, frequencies).images["CIDEr"]
     found: Bool[np.ndarray, " I"] = of_model >= np.median(of_people)
     return found
 
 
-def calibrated(assessed: Assessed) -> Calibration:
+def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibration:
     """The calibration that fits these captions best.
 
     The temperature makes the likeliest word as probable as it is often right, by the log loss of
     that (all words' cross-entropy would leave it too sure or too unsure); the confidence is a
     logistic regression on the captions' features.
 
+    Args:
+        assessed: the captions.
+        start: the calibration of the model that this one was trained from. The regression is
+            shrunk towards it: fewer than about 100 photos move little but the bias.
+
     Raises:
-        InputError: too few captions are good, or too few are not.
+        InputError: too few captions are good, or too few are not, and there is no start.
     """
-    good = int(assessed.good.sum())
-    if min(good, len(assessed.good) - good) < FEWEST:
+    good, count = int(assessed.good.sum()), len(assessed.good)
+    if start is None and min(good, count - good) < FEWEST:
         raise InputError(
-            f"{good} of {len(assessed.good)} captions are good; a calibration needs at least "
+            f"{good} of {count} captions are good; a calibration needs at least "
             f"{FEWEST} good ones and as many others; use more photos"
         )
     known = np.isfinite(assessed.features)  # one caption alone, say, has no margin
@@ -185,17 +198,20 @@ def calibrated(assessed: Assessed) -> Calibration:
     centred = np.where(known, assessed.features, means) - means
     scales = np.maximum(centred.std(axis=0), 1e-6)
     standard, targets = centred / scales, assessed.good.astype(np.float64)
+    first, penalty = np.zeros(len(scales) + 1), np.append(np.full(len(scales), PENALTY), 0.0)
+    if start is not None:
+        first = np.append(np.array(start.weights) * scales, start.bias)
+        penalty = np.append(np.full(len(scales), SLOPES), OFFSET) / count
 
     def loss(parameters: Float[np.ndarray, " _"]) -> float:
         logits = standard @ parameters[:-1] + parameters[-1]
         cross_entropy = np.logaddexp(0.0, logits) - targets * logits
-        return float(cross_entropy.mean() + PENALTY * (parameters[:-1] ** 2).sum())
+        return float(cross_entropy.mean() + penalty @ (parameters - first) ** 2)
 
     p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
     right = np.concatenate(assessed.right)[:, None]
     temperature = TEMPERATURES[np.where(right, -np.log(p), -np.log1p(-p)).sum(0).argmin()]
-    start = np.zeros(len(FEATURES) + 1)
-    *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
+    *weights, bias = minimize(loss, first, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
     weights = tuple((np.array(weights) / scales).tolist())
     return Calibration(float(temperature), tuple(means.tolist()), weights, float(bias))
 

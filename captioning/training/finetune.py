@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +19,7 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
 from captioning.errors import InputError, printable
-from captioning.evaluation.assessment import assess, calibrated
+from captioning.evaluation.assessment import assess, calibrated, good_captions
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
@@ -95,7 +96,7 @@ def finetune(
     have a say in what is kept. The arguments are the command's.
 
     Returns:
-        ``best.safetensors``, calibrated if enough validation photos have several captions.
+        ``best.safetensors``, calibrated if validation photos have several captions.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
@@ -186,7 +187,9 @@ def finetune(
         say(_forgotten(initial, kept))
     calibration = None
     try:
-        calibration = calibrated(assess(kept, validation)) if share < 1 else None
+        if share < 1:
+            good = partial(good_captions, records=validation, tokenizer=cut, others=training)
+            calibration = calibrated(assess(kept, validation, good=good), initial.calibration)
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
     export(kept, run / "best.safetensors", calibration=calibration)

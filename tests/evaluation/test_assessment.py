@@ -13,6 +13,7 @@ from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.evaluation.assessment import (
+    FEWEST,
     TEMPERATURES,
     Assessed,
     CalibrationReport,
@@ -57,6 +58,32 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     assert found.weights[4] == pytest.approx(0.0, abs=0.1)
 
 
+@pytest.mark.parametrize("images", [5, 14, 40])
+def test_a_few_photos_calibrate_better_with_a_start_than_without(images: int) -> None:
+    start = replace(calibrated(assessed(seed=1)), bias=-0.7)  # of photos with fewer good captions
+    fresh, losses = assessed(seed=2), []
+    features, good = torch.from_numpy(fresh.features), fresh.good
+    for seed in range(10, 30):
+        few = assessed(images, seed=seed)
+        confidence = calibrated(few, start).confidence(features).numpy()
+        share = (few.good.sum() + 0.5) / (images + 1)
+        losses.append([-np.log(np.where(good, p, 1 - p)).mean() for p in (confidence, share)])
+        if min(few.good.sum(), (~few.good).sum()) >= FEWEST:
+            plain = calibrated(few).confidence(features).numpy().clip(1e-6, 1 - 1e-6)
+            losses[-1].append(-np.log(np.where(good, plain, 1 - plain)).mean())
+    ours, constant = np.mean([its[:2] for its in losses], axis=0)
+    assert ours < constant - 0.05
+    several = [its for its in losses if len(its) > 2]
+    assert not several or np.mean([ours - plain for ours, _, plain in several]) < -0.02
+
+
+def test_many_photos_calibrate_as_if_there_were_no_start() -> None:
+    start = Calibration(1.0, (0.0,) * 5, (0.0, 1.0, 0.0, 0.0, 0.0), -2.0)
+    found, plain = calibrated(assessed(), start), calibrated(assessed())
+    assert found.weights == pytest.approx(plain.weights, abs=0.05)
+    assert found.bias == pytest.approx(plain.bias, abs=0.05)
+
+
 def test_a_sign_that_no_caption_has_gets_no_weight() -> None:
     given = assessed()
     features = given.features.copy()
@@ -95,6 +122,8 @@ def test_a_good_caption_is_as_close_to_references_as_people() -> None:
     records = [Record(Path("x"), number, its) for number, its in enumerate(references)]
     captions = {0: "a dog runs on grass", 1: "a red car", 2: "a car"}
     assert good_captions(captions, records).tolist() == [True, False, False]
+    assert good_captions(captions, records[2:], others=records[:2]).tolist() == [False]
+    assert good_captions(captions, records[2:]).tolist() == [True]
     with pytest.raises(InputError, match="no photo has two captions"):
         good_captions({0: "a dog"}, [Record(Path("x"), 0, ("a dog",))])
 

@@ -10,7 +10,8 @@ import yaml
 from PIL import Image
 
 from captioning import files
-from captioning.captioner import Captioner, load
+from captioning.captioner import Captioner, export, load
+from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
@@ -72,8 +73,14 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
 def test_the_same_command_goes_on_unless_captions_changed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = {"model": "shapes", "out": tmp_path / "out", "epochs": 1}
+    start = Calibration(1.0, (0.0,) * len(FEATURES), (1.0, 0.0, 0.0, 0.0, 0.0), -1.0)
+    export("shapes", tmp_path / "start.safetensors", calibration=start)
+    options = {"model": tmp_path / "start.safetensors", "out": tmp_path / "out", "epochs": 1}
     before = finetune(folder, **options).read_bytes()
+    calibration = load(tmp_path / "out/best.safetensors").calibration
+    assert calibration is not None  # a few photos move its start's
+    assert calibration.weights == pytest.approx(start.weights, abs=0.1)
+    assert calibration.bias != start.bias
     assert finetune(folder, **options).read_bytes() == before
     assert "nothing is left to train" in capsys.readouterr().err
     (folder / "0.txt").write_text("a wall\n")
