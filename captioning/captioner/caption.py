@@ -177,8 +177,8 @@ class Caption:
         found = self.photo if given is None else given
         if found is None:
             raise InputError("the caption has no photo to draw on; give one as photo")
-        is_image = isinstance(found, Image)
-        photo = upright(found) if is_image else read_image(found, math.prod(self.size))
+        most = math.prod(self.size)
+        photo = upright(found) if isinstance(found, Image) else read_image(found, most)
         if photo.size != self.size:
             raise InputError(f"the photo has another size by now, {photo.size}; caption it again")
         return photo
