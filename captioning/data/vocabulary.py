@@ -150,13 +150,7 @@ def repeatable_words(captions: Sequence[Sequence[str]]) -> frozenset[str]:
 def common_spellings(
     captions: Sequence[str], tokens: Sequence[Sequence[str]], words: Iterable[str]
 ) -> dict[str, str]:
-    """The commonest spelling of each word inside sentences, of words that occur there.
-
-    Args:
-        captions: as people wrote them.
-        tokens: of each caption, in lower case.
-        words: whose spellings are wanted.
-    """
+    """The commonest spelling of each of the words that occurs inside sentences of the captions."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for caption, its in zip(captions, tokens, strict=True):
         text, end = caption.translate(TYPED), 0
@@ -170,4 +164,4 @@ def common_spellings(
                 counts[word][text[start : start + len(word)]] += 1
             end = start + len(word)
     # Of equally common spellings the one in lower case, which sorts last.
-    return {w: max(its, key=lambda s: (its[s], s)) for w in words if (its := counts.get(w))}
+    return {w: max((n, s) for s, n in counts[w].items())[1] for w in words if w in counts}

@@ -241,7 +241,9 @@ def _worst(records: Sequence[Record], before: Report, now: Report) -> Iterator[s
 def _forgotten(initial: Captioner, now: Captioner) -> str:
     """A line on free photos whose captions are others now."""
     captions = [[caption.text for caption in model([*PHOTOS.values()])] for model in (initial, now)]
-    changed = [each for each in zip(PHOTOS, *captions, strict=True) if each[1] != each[2]]
+    changed = [
+        each for each in zip(PHOTOS, *captions, strict=True) if each[1].lower() != each[2].lower()
+    ]
     if not changed:
         return f"none of {len(PHOTOS)} everyday photos has another caption now"
     name, first, last = changed[0]
