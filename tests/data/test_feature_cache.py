@@ -64,14 +64,41 @@ def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Pat
         cached(folder, photos, encoder(seed=1))
 
 
-def test_another_photo_of_equal_size_is_refused(photos: list[Path], folder: Path) -> None:
-    bitmaps = [photo.with_suffix(".bmp") for photo in photos]
+def test_only_added_and_replaced_photos_are_encoded_later(
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "FEWEST_ROWS", 3)
+    bitmaps = [photo.with_suffix(".bmp") for photo in photos]  # files of equal size
     for photo, bitmap in zip(photos, bitmaps, strict=True):
         read_image(photo).save(bitmap)
-    cached(folder, bitmaps)
+    cached(folder, bitmaps[:4])
     read_image(photos[1]).transpose(Transpose.FLIP_LEFT_RIGHT).save(bitmaps[1])
-    with pytest.raises(InputError, match=f"features: .*{bitmaps[1].name} and 0 more have changed"):
-        cached(folder, bitmaps)
+    bitmaps[2].unlink()
+    for images, fault in ((bitmaps[:2], f"{bitmaps[1].name} and 0 more have"), (bitmaps, "has no")):
+        with pytest.raises(InputError, match=f"features: .*{fault}"):
+            FeatureCache(folder).check(encoder(), Preprocessing(32), images)
+    model, seen = encoder(), []
+    model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    cache = cached(folder, bitmaps[::-1], model)
+    assert sum(seen) == 3
+    read_image(photos[2]).save(bitmaps[2])
+    fresh = cached(folder.with_name("fresh"), bitmaps)
+    for bitmap in bitmaps:
+        torch.testing.assert_close(cache[bitmap], fresh[bitmap], rtol=1e-2, atol=1e-2)
+    cached(folder, bitmaps, model)
+    assert sum(seen) == 3
+
+
+def test_a_replaced_photo_is_encoded_after_an_error(photos: list[Path], folder: Path) -> None:
+    before = cached(folder, photos)[photos[1]]
+    content = photos[0].read_bytes()
+    photos[1].write_bytes(content[:300])
+    with pytest.raises(InputError, match=photos[1].name):
+        cached(folder, photos)
+    photos[1].write_bytes(content)
+    cache = cached(folder, photos)
+    torch.testing.assert_close(cache[photos[1]], cache[photos[0]], rtol=1e-2, atol=1e-2)
+    assert not cache[photos[1]].allclose(before, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("index", [[], {"fingerprint": "x", "rows": 64, "images": {"a.jpg": 3}}])
