@@ -77,10 +77,12 @@ def finetune_model(
     images: Images = None,
     caption_column: CaptionColumn = None,
     keep: Path | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Train on a folder of captioned photos, from the model that comes with the package.
 
-    The same command goes on after an interrupt.
+    The same command goes on after an interrupt and, with more epochs, from where it ended. If
+    photos or captions have changed, it trains again.
 
     Args:
         data: Captioned photos, in any layout of `captioning check`.
@@ -95,11 +97,23 @@ def finetune_model(
             without spaces, characters or the words of a language (extras ja, zh and th).
         keep: Captioned photos of another kind that train along, at most as many as yours, so that
             the model stays good at them.
+        overwrite: Replace the training that the folder of `--out` contains.
     """
     from captioning.training import finetune as training
 
     made = training.finetune(
-        data, model, out, epochs, seed, skip_bad, images, caption_column, val_share, tokenizer, keep
+        data,
+        model,
+        out,
+        epochs,
+        seed,
+        skip_bad,
+        images,
+        caption_column,
+        val_share,
+        tokenizer,
+        keep,
+        overwrite,
     )
     print(printable(made))
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))

@@ -1,6 +1,7 @@
 """Finetunes a model on a folder of captioned photos: chooses what so many can teach, and trains."""
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
@@ -14,6 +15,7 @@ import yaml
 from captioning.captioner import Captioner, export, load
 from captioning.configurable import LIMITS, full_name
 from captioning.data.folder_check import check
+from captioning.data.photo_shards import photo_hash
 from captioning.data.readers import Joined, Reader, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
@@ -23,10 +25,11 @@ from captioning.evaluation.assessment import assess, calibrated, good_captions
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
-from captioning.files import made_folder, only_writer, written_whole
+from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.metrics.cider import cider_scores
 from captioning.progress_bar import ProgressBar, say
 from captioning.shelf import DEFAULT
+from captioning.training.checkpoints import BEST, LAST
 from captioning.training.initial import between
 from captioning.training.train_cli import train
 from captioning.web.page import PHOTOS
@@ -39,6 +42,10 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 SAME_WORDS = 0.5
 """Share of the captions' tokens that the first model knows, from which on its parameters are of
 use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of German captions."""
+
+
+CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
+"""A run's files, beside those of a training: the call, its model, and that of other photos."""
 
 
 class Plan(NamedTuple):
@@ -87,20 +94,24 @@ def finetune(
     val_fraction: float | None = None,
     tokenizer: TokenizerName | None = None,
     keep: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Train a model on a folder of captioned photos, starting from one that knows others.
 
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
-    `Plan` says what is trained. The same call goes on after an interrupt. `out` gets the files of
-    a training, such as ``config.yaml`` for ``captioning train``. Photos of `keep` train along, and
-    have a say in what is kept. The arguments are the command's.
+    `Plan` says what is trained. The same call goes on after an interrupt or, with more epochs, from
+    where it ended. If photos or captions have changed, it trains again, and keeps the earlier model
+    as ``earlier.safetensors``. `out` gets the files of a training, such as ``config.yaml`` for
+    ``captioning train``. Photos of `keep` train along, and have a say in what is kept. The
+    arguments are the command's.
 
     Returns:
         ``best.safetensors``, calibrated if validation photos have several captions.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
-            has faults, or another process trains in `out`.
+            has faults; `out` holds a model of other arguments and `overwrite` is off; or another
+            process trains there.
     """
     if tokenizer is not None:
         split_by(tokenizer)  # whose library may be missing
@@ -128,6 +139,14 @@ def finetune(
             )
     plan = Plan.of(len(training), epochs)
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
+    call: dict[str, Any] = {"the folder": str(Path(folder).resolve()), "--model": str(model)}
+    call |= {"--seed": seed, "--tokenizer": tokenizer, "--images": options["images"]}
+    call |= {"--caption-column": caption_column, "--val-share": val_fraction}
+    call |= {"--keep": None if keep is None else str(Path(keep).resolve())}
+    data = [(r.image_id, r.captions, photo_hash(r.image)) for its in splits for r in its]
+    digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16]
+    call |= {"stages": plan.stages, "digest": digest}
+    goes_on = _goes_on(run, call, overwrite)
     captions = sum(len(record.captions) for record in (*training, *validation))
     say(
         f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
@@ -158,10 +177,7 @@ def finetune(
         "min_count": 1 if captions < 2_000 else 3,
         "leave_out": sorted(map(str, bad)),
     }
-    data = [(record.image_id, record.captions) for records in splits for record in records]
-    digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
-    text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
-    best = load(_trained(run / "finetune.yaml", text))
+    best = load(_trained(run, settings, call, goes_on))
     shares = SHARES if _known(initial, training, cut) >= SAME_WORDS else SHARES[:1]
     records = [*validation, *to_keep]
     kept, share, report = best_between(str(model), best, records, cut, shares)
@@ -192,19 +208,50 @@ def finetune(
             calibration = calibrated(assess(kept, validation, good=good), initial.calibration)
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
-    export(kept, run / "best.safetensors", calibration=calibration)
-    return run / "best.safetensors"
+    export(kept, run / MODEL, calibration=calibration)
+    return run / MODEL
 
 
-def _trained(config: Path, settings: str) -> Path:
-    """The best checkpoint by these settings; goes on with a training of the same settings."""
-    with only_writer(config.parent):  # the settings of a training that runs there stay
-        goes_on = config.with_name("last.ckpt").exists() and config.exists()
-        goes_on = goes_on and config.read_text(encoding="utf-8", errors="replace") == settings
-        with written_whole(config) as temporary:
-            temporary.write_text(settings, encoding="utf-8")
+def _goes_on(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
+    """Whether a run goes on by this call, or begins.
+
+    Raises:
+        InputError: it is another call's, or of `captioning train`.
+    """
+    is_kept = any((run / name).exists() for name in (LAST, BEST, MODEL))
+    before = read_json(run / CALL) if (run / CALL).exists() else {}
+    others = [name for name in call if name not in ("stages", "digest")]
+    others = [name for name in others if name not in before or before[name] != call[name]]
+    if is_kept and others and not overwrite:
+        raise InputError(
+            f"{run}: contains another training (by {', '.join(others)}); name another folder by "
+            "--out, or replace it by --overwrite"
+        )
+    if overwrite or before.get("stages", call["stages"]) != call["stages"]:
+        shutil.rmtree(run / "features", ignore_errors=True)  # of another encoder
+    if overwrite or not is_kept:
+        return False
+    if before["digest"] != call["digest"]:
+        say(f"photos or captions have changed: training again; {EARLIER} keeps the model so far")
+    return bool(before["digest"] == call["digest"])
+
+
+def _trained(run: Path, settings: dict[str, Any], call: dict[str, Any], goes_on: bool) -> Path:
+    """The best checkpoint by these settings."""
+    config, model = run / "finetune.yaml", run / MODEL
+    with only_writer(run), written_whole(config) as temporary:  # not while a training runs there
+        temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+
+    def begins() -> None:
+        if model.exists() and not goes_on:
+            with written_whole(run / EARLIER) as temporary:
+                shutil.copyfile(model, temporary)
+        write_json(run / CALL, call)
+
+    arguments = ["--config", str(config), "--resume" if goes_on else "--overwrite"]
+    options = {"trainer.max_epochs": "--epochs", "early_stopping.patience": ""}
     try:
-        best = train(["--config", str(config), "--resume" if goes_on else "--overwrite"])
+        best = train(arguments, begins, options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert best is not None  # there is one process only

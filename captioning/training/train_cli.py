@@ -1,13 +1,20 @@
 """`captioning train` and `captioning features`: from YAML files to a checkpoint or features."""
 
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import yaml
 from jsonargparse import ArgumentError
-from pytorch_lightning.callbacks import Checkpoint, LearningRateMonitor, WeightAveraging
+from pytorch_lightning.callbacks import (
+    Checkpoint,
+    LambdaCallback,
+    LearningRateMonitor,
+    WeightAveraging,
+)
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
@@ -165,8 +172,17 @@ def initial_words(initial: str | None, tokenizer: TokenizerName = "ptb") -> tupl
     return tuple(config.get("vocabulary", ())) if same else ()
 
 
-def train(arguments: list[str]) -> Path | None:
+def train(
+    arguments: list[str],
+    begins: Callable[[], None] = lambda: None,
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> Path | None:
     """Train by LightningCLI's options, such as ``--config configs/shapes.yaml``.
+
+    Args:
+        arguments: the options.
+        begins: called when all checks have passed and an earlier run in the folder is replaced.
+        options: what the caller's user knows some options as, for hints; none if empty.
 
     Returns:
         The best checkpoint, or the last one if no validation has run; None if batches were only
@@ -185,7 +201,7 @@ def train(arguments: list[str]) -> Path | None:
                     cli.trainer.fit(cli.model, cli.datamodule)
                     return None
                 with only_writer(cli.folder) if is_first else nullcontext():
-                    _fit(cli)
+                    _fit(cli, begins, options)
         finally:
             if cli.model.kernels:
                 from captioning.kernels.compiled import compile_from_now
@@ -194,7 +210,7 @@ def train(arguments: list[str]) -> Path | None:
         return _result(cli) if is_first else None
 
 
-def _fit(cli: TrainCLI) -> None:
+def _fit(cli: TrainCLI, begins: Callable[[], None], options: Mapping[str, str]) -> None:
     """Train in the run's folder, or say that nothing is left to train."""
     folder, trainer, settings = cli.folder, cli.trainer, cli.settings()
     resumed = checkpoints.resumed_from(folder, cli.config.resume, cli.config.overwrite)
@@ -202,22 +218,34 @@ def _fit(cli: TrainCLI) -> None:
         with stage(f"checking {resumed}"):
             saved = checkpoints.resumable(resumed, cli.model)
         if left := checkpoints.ended(saved, trainer):
+            why, option = left
+            hint = options.get(option, option)
             if trainer.is_global_zero:
-                say(f"{folder}: nothing is left to train: it {left}")
+                why += f"; to continue, raise {hint}" if hint else ""
+                say(f"{folder}: nothing is left to train: it {why}")
             return
         loggers.resume_board(trainer, saved)
         del saved  # a second copy of the model
+    config, saves = folder / CONFIG, (folder / LAST, folder / BEST)
     if trainer.is_global_zero:
-        config = folder / CONFIG
         if resumed is not None and config.exists():
             for line in checkpoints.changed(config, settings):
                 say(line)
-        for checkpoint in (folder / LAST, folder / BEST):
-            if resumed is None:  # of a run that is overwritten: never resume from it
-                checkpoint.unlink(missing_ok=True)
+        for checkpoint in saves:
             remove_unfinished(checkpoint)
+
+    def begin(*_: Any) -> None:
+        """Replace an earlier run, once data, features and a first validation were right."""
+        if not trainer.is_global_zero:
+            return
+        for checkpoint in saves if resumed is None else ():
+            checkpoint.unlink(missing_ok=True)  # never resume from it
         with written_whole(config) as path:
             path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+        begins()
+
+    started = LambdaCallback(on_train_start=begin)
+    trainer.callbacks.insert(0, started)  # type: ignore[attr-defined]
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
 

@@ -1,6 +1,7 @@
 """A model of one's own photos, from a model that knows others."""
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from captioning import files
 from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
+from captioning.data.data_module import CaptionData
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.files import only_writer
@@ -70,22 +73,55 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert train([*again, "--trainer.max_epochs", "1"]) is not None
 
 
-def test_the_same_command_goes_on_unless_captions_changed(
+def test_a_finished_model_is_replaced_by_the_same_command_alone(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    run = tmp_path / "out"
     start = Calibration(1.0, (0.0,) * len(FEATURES), (1.0, 0.0, 0.0, 0.0, 0.0), -1.0)
     export("shapes", tmp_path / "start.safetensors", calibration=start)
-    options = {"model": tmp_path / "start.safetensors", "out": tmp_path / "out", "epochs": 1}
-    before = finetune(folder, **options).read_bytes()
-    calibration = load(tmp_path / "out/best.safetensors").calibration
+    options = {"model": tmp_path / "start.safetensors", "out": run}
+    before = finetune(folder, **options, epochs=1).read_bytes()
+    calibration = load(run / "best.safetensors").calibration
     assert calibration is not None  # a few photos move its start's
     assert calibration.weights == pytest.approx(start.weights, abs=0.1)
     assert calibration.bias != start.bias
-    assert finetune(folder, **options).read_bytes() == before
-    assert "nothing is left to train" in capsys.readouterr().err
-    (folder / "0.txt").write_text("a wall\n")
+    assert finetune(folder, **options, epochs=1).read_bytes() == before
+    assert "it ended after epoch 1; to continue, raise --epochs" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"another training \(by --seed\); .* --overwrite"):
+        finetune(folder, **options, seed=1)
+    other = shutil.copytree(folder, tmp_path / "other" / folder.name)
+    with pytest.raises(InputError, match=r"another training \(by the folder\)"):
+        finetune(other, **options, epochs=1)
+    capsys.readouterr()
+    finetune(folder, **options, epochs=2)
+    told = capsys.readouterr().err
+    assert "epoch 2/2" in told
+    assert "epoch 1/2" not in told
+    finetune(other, **options, epochs=1, overwrite=True)
+    assert "epoch 1/1" in capsys.readouterr().err
+
+
+def test_added_and_replaced_photos_are_learnt_by_the_same_command(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "out"
+    options = {"model": "shapes", "out": run, "epochs": 1}
+    before = finetune(folder, **options).read_bytes()
+    kept = [path.read_bytes() for path in sorted(run.glob("*.ckpt"))]
+    Image.new("RGB", (80, 48), "white").save(folder / "16.png")
+    (folder / "16.txt").write_text("a white wall\n")
+    Image.new("RGB", (65, 48), "white").save(folder / "1.png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CaptionData, "val_dataloader", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):  # before anything is replaced
+            finetune(folder, **options)
+    assert [path.read_bytes() for path in sorted(run.glob("*.ckpt"))] == kept
     finetune(folder, **options)
-    assert "nothing is left to train" not in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.count("photos or captions have changed: training again") == 2
+    assert "epoch 1/1" in told.rpartition("changed")[2]
+    assert (run / "earlier.safetensors").read_bytes() == before
+    assert FeatureCache(run / "features").images[-1].name == "16.png"
 
 
 def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
