@@ -58,16 +58,23 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, photos: int, epochs: int | None = None) -> "Plan":
-        """The plan for this number of training photos; `epochs` replaces its own."""
+        """The plan for this number of training photos; `epochs` replaces its own.
+
+        Fewer epochs take as many steps, on smaller batches: words are learnt by steps.
+        """
         if photos < 20:
-            return cls(0, epochs or 30, 4, "a first try; give more")
-        if photos < 100:
-            return cls(0, epochs or 30, 8, "the words and manner of captions")
-        if photos < 500:
-            return cls(0, epochs or 20, 16, "the words and manner of captions, and frequent things")
-        if photos < 2_000:
-            return cls(3, epochs or 12, 16, "captions of pictures like these")
-        return cls(6, epochs or 8, 32, "captions of pictures of another kind")
+            plan = cls(0, 30, 4, "a first try; give more")
+        elif photos < 100:
+            plan = cls(0, 30, 8, "the words and manner of captions")
+        elif photos < 500:
+            plan = cls(0, 20, 16, "the words and manner of captions, and frequent things")
+        elif photos < 2_000:
+            plan = cls(3, 12, 16, "captions of pictures like these")
+        else:
+            plan = cls(6, 8, 32, "captions of pictures of another kind")
+        epochs = epochs or plan.epochs
+        fewer = min(1.0, epochs / plan.epochs)
+        return plan._replace(epochs=epochs, batch_size=max(4, int(fewer * plan.batch_size)))
 
     @property
     def epochs_per_validation(self) -> int:
@@ -189,6 +196,9 @@ def finetune(
         f"CIDEr on the photos to validate: {before.with_interval('CIDEr')} before, "
         f"{after.with_interval('CIDEr')} now{why}"
     )
+    if after.corpus["CIDEr"] < max(0.1, before.corpus["CIDEr"]):
+        # Captions of other photos have up to 0.1.
+        say("WARNING: next to nothing was learnt; raise --epochs, or give more photos")
     save_examples(validation, before, after, run / EXAMPLES)
     if share < 1:
         for line in (after.omissions, *_worst(validation, before, after)):
