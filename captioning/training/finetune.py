@@ -48,6 +48,10 @@ CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors
 """A run's files, beside those of a training: the call, its model, and that of other photos."""
 
 
+STARTING = 10.0
+"""Seconds in which a training starts, on one idle core."""
+
+
 class Plan(NamedTuple):
     """How to train on so many photos; the decoder is always trained."""
 
@@ -85,8 +89,8 @@ class Plan(NamedTuple):
     def captioned(self, training: int, validation: int) -> float:
         """About how many photos the model captions in the same time."""
         epoch = training * (1.5 if self.stages else 0.7)
-        validations = self.epochs / self.epochs_per_validation + len(SHARES)
-        return training + self.epochs * epoch + validations * validation
+        validations = 2.5 * self.epochs / self.epochs_per_validation + len(SHARES)  # and a page
+        return training + validation + self.epochs * epoch + validations * validation
 
 
 def finetune(
@@ -162,11 +166,12 @@ def finetune(
     if keep is not None:
         say(f"{len(others):,} photos of {keep} train along, and {len(to_keep):,} validate")
     cut = tokenizer or initial.vocabulary.tokenizer
+    initial(validation[0].image)  # what is loaded once takes no longer for more photos
     began = perf_counter()
     first = split_captions(initial, [*validation, *to_keep])
     before = _report(first, validation, initial, cut)
     seconds = (perf_counter() - began) / len(first)
-    seconds *= plan.captioned(len(training) + len(others), len(first))
+    seconds = STARTING + seconds * plan.captioned(len(training) + len(others), len(first))
     say(
         f"the model {model} has CIDEr {before.corpus['CIDEr']:.3f} on the photos to validate; at "
         f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
