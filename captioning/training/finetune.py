@@ -235,8 +235,8 @@ def _goes_on(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
     """
     is_kept = any((run / name).exists() for name in (LAST, BEST, MODEL))
     before = read_json(run / CALL) if (run / CALL).exists() else {}
-    others = [name for name in call if name not in ("stages", "digest")]
-    others = [name for name in others if name not in before or before[name] != call[name]]
+    others = [name for name in call if before.get(name) != call[name]]
+    others = [name for name in others if name not in ("stages", "digest")]
     if is_kept and others and not overwrite:
         raise InputError(
             f"{run}: contains another training (by {', '.join(others)}); name another folder by "
