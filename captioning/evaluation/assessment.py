@@ -198,7 +198,8 @@ def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibrat
     centred = np.where(known, assessed.features, means) - means
     scales = np.maximum(centred.std(axis=0), 1e-6)
     standard, targets = centred / scales, assessed.good.astype(np.float64)
-    first, penalty = np.zeros(len(scales) + 1), np.append(np.full(len(scales), PENALTY), 0.0)
+    first: Float[np.ndarray, " _"] = np.zeros(len(scales) + 1)
+    penalty = np.append(np.full(len(scales), PENALTY), 0.0)
     if start is not None:
         first = np.append(np.array(start.weights) * scales, start.bias)
         penalty = np.append(np.full(len(scales), SLOPES), OFFSET) / count

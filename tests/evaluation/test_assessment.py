@@ -120,7 +120,7 @@ def test_a_good_caption_is_as_close_to_references_as_people() -> None:
         ("a red car", "one red car", "a red car parks"),
     )
     records = [Record(Path("x"), number, its) for number, its in enumerate(references)]
-    captions = {0: "a dog runs on grass", 1: "a red car", 2: "a car"}
+    captions: dict[int | str, str] = {0: "a dog runs on grass", 1: "a red car", 2: "a car"}
     assert good_captions(captions, records).tolist() == [True, False, False]
     assert good_captions(captions, records[2:], others=records[:2]).tolist() == [False]
     assert good_captions(captions, records[2:]).tolist() == [True]
