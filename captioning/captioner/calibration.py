@@ -3,6 +3,7 @@
 Shapes: B images, N captions per image, T words, V vocabulary, S features.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +11,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from captioning.data.vocabulary import PAD
+from captioning.data.tokens import FUNCTION_WORDS
+from captioning.data.vocabulary import EOS, PAD
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
-FEATURES = ("mean log probability", "least log probability", "mean entropy", "margin", "length")
+FEATURES = (
+    "mean log probability",
+    "least log probability",
+    "mean entropy",
+    "margin",
+    "length",
+    "rarest word",
+    "kind of photo",
+)
 """Features of the confidence regression. Log probabilities of words, and entropies of the
-distributions they come from, are in nats; margin: score minus that of the best other caption."""
+distributions they come from, are in nats; margin: score minus that of the best other caption;
+rarest word: the largest logarithm of a word's place in the vocabulary, the most frequent first;
+kind of photo: `Calibration.kind`. Models of earlier versions have the first five."""
+
+LEAST = 1e-4
+"""Probabilities nearer to 0 or 1 than this count as so near."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +44,47 @@ class Calibration:
         means: of each of `FEATURES`; stand for those that are not known.
         weights: of each feature, in a logistic regression of whether a caption is good.
         bias: of that regression.
+        photo: weights of the mean annotation vector, and a bias: how good captions are in the data
+            set whose photos look like this one; empty if one data set was known.
+        named: slope and intercept of the chance that people name what a word names, by the log-odds
+            of its probability (Platt scaling); empty if unknown.
     """
 
     temperature: float
     means: Sequence[float]
     weights: Sequence[float]
     bias: float
+    photo: Sequence[float] = ()
+    named: Sequence[float] = ()
 
     def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
         """The chance that each caption is good; NaN stands for a feature that is not known."""
-        means = features.new_tensor(self.means)
+        features, means = features[..., : len(self.means)], features.new_tensor(self.means)
         known = torch.where(features.isnan(), means, features)
         return ((known - means) @ features.new_tensor(self.weights) + self.bias).sigmoid()
 
+    def kind(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, " B"]:
+        """The feature that depends on the photo alone; NaN if it is not known."""
+        means = annotations.float().mean(dim=1)
+        if not self.photo:
+            return means.new_full((len(means),), torch.nan)
+        *weights, bias = self.photo
+        return means @ means.new_tensor(weights) + bias
+
+    def chance_named(self, word: str, probability: float) -> float | None:
+        """The chance that people name what a word names; None for function words, or unknown."""
+        if not self.named or word in FUNCTION_WORDS:
+            return None
+        slope, intercept = self.named
+        odds = 1 / min(max(probability, LEAST), 1 - LEAST) - 1
+        return 1 / (1 + odds**slope * math.exp(-intercept))
+
 
 def confidence_features(
-    decoded: Decoded, scores: Float[Tensor, "B M"], logits: Float[Tensor, "B N T V"]
+    decoded: Decoded,
+    scores: Float[Tensor, "B M"],
+    logits: Float[Tensor, "B N T V"],
+    kinds: Float[Tensor, " B"],
 ) -> Float[Tensor, "B N S"]:
     """The `FEATURES` of captions.
 
@@ -52,6 +92,7 @@ def confidence_features(
         decoded: the N best captions.
         scores: of all M captions that the search found, in order. The margin is NaN without others.
         logits: before each token of the N best captions.
+        kinds: `Calibration.kind` of the photos.
     """
     best = scores[:, :1].expand_as(scores).clone()
     best[:, :1] = scores[:, 1:2] if scores.shape[1] > 1 else torch.nan
@@ -69,5 +110,7 @@ def confidence_features(
         entropy.sum(dim=2) / length,
         margin.float(),
         length.float(),
+        (decoded.tokens.amax(dim=2) - EOS).clamp(min=1).float().log(),
+        kinds[:, None].expand_as(length).float(),
     )
     return torch.stack(columns, dim=2)

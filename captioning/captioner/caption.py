@@ -55,6 +55,8 @@ class Caption:
         maps: the maps computed so far, by name; use `map` to get one.
         shown_maps: names of the maps that pictures and pages show, the first one by default.
         runners_up: the most probable alternatives of each word; empty unless requested.
+        named: the chance that people who describe the photo name what each word names; None for
+            function words; empty if the model is not calibrated for it.
         confidence: the chance that the caption is good; None if the model is not calibrated.
         tokenizer: of the model's vocabulary; decides where spaces are between words.
         photo: a path, an upright image, or the bytes of a file; None if it was a view.
@@ -70,6 +72,7 @@ class Caption:
     shown_maps: tuple[str, ...] = field(compare=False)
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     confidence: float | None = None
+    named: tuple[float | None, ...] = ()
     offset: tuple[float, float] = (0.0, 0.0)
     tokenizer: TokenizerName = "ptb"
     photo: str | Path | Upload | Image | None = field(default=None, compare=False)
@@ -131,7 +134,8 @@ class Caption:
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
         photo, maps = self._upright(photo), self.array(map_name)
-        return draw(photo, self.words, self.probabilities, maps, self.crop, self.offset)
+        chances = self.named or self.probabilities
+        return draw(photo, self.words, chances, maps, self.crop, self.offset)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.
@@ -152,8 +156,8 @@ class Caption:
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
             with written_whole(path) as temporary:
-                given = self.words, self.probabilities, maps, self.crop, self.offset
-                figure = draw(photo, *given)
+                chances = self.named or self.probabilities
+                figure = draw(photo, self.words, chances, maps, self.crop, self.offset)
                 figure.savefig(temporary)
         elif suffix == ".gif":
             spaced = pieces(self.words, self.tokenizer)
@@ -192,6 +196,8 @@ class Caption:
         """The caption as plain JSON values, without maps."""
         pairs = zip(self.words, self.probabilities, strict=True)
         words: list[dict[str, Any]] = [{"word": word, "probability": p} for word, p in pairs]
+        for entry, chance in zip(words, self.named, strict=False):  # empty if unknown
+            entry["named"] = chance
         for entry, others in zip(words, self.runners_up, strict=False):  # empty unless requested
             entry["runners_up"] = [other._asdict() for other in others]
         sure = {} if self.confidence is None else {"confidence": self.confidence}

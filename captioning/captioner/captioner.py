@@ -323,7 +323,8 @@ class Captioner:
             logits, _ = self.teacher_forcing(memory, tokens)
             if self.calibration is not None:
                 if written is None:
-                    features = confidence_features(decoded, every.scores, logits)
+                    kinds = self.calibration.kind(annotations)
+                    features = confidence_features(decoded, every.scores, logits, kinds)
                     confidences = self.calibration.confidence(features)
                 logits = logits / self.calibration.temperature
                 log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]
@@ -370,10 +371,15 @@ class Captioner:
                 for ids, chances in zip(*rows, strict=True):
                     names = [self.vocabulary.spelt([i])[0] if i != EOS else None for i in ids]
                     runners.append(tuple(map(RunnerUp, names, chances)))
+                chances = decoded.log_probs[b, n, :length].exp().tolist()
+                named: Iterable[float | None] = ()
+                if self.calibration is not None and self.calibration.named:
+                    named = map(self.calibration.chance_named, words, chances)
                 found.append(
                     Caption(
                         words=words,
-                        probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
+                        probabilities=tuple(chances),
+                        named=tuple(named),
                         score=decoded.scores[b, n].item(),
                         crop=view.crop,
                         size=view.size,

@@ -114,18 +114,25 @@ def calibrate(
 
     if len(using.model) > 1:
         raise InputError("calibrate takes one model; an ensemble has no file")
-    records = data.reader().read(data.split)[: data.limit]
+    reader = data.reader()
+    records = reader.read(data.split)[: data.limit]
     captioner = using.load(data.max_megapixels)
     right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
     chosen = search.of(captioner)
-    assessed = assess(captioner, records, chosen, right, using.batch_size, features)
+    names = [f"{name}/" for name in getattr(reader, "readers", ())]
+    sets = [
+        names.index(next(filter(str(each.image_id).startswith, names))) for each in records if names
+    ]
+    assessed = assess(captioner, records, chosen, right, using.batch_size, features, sets)
     calibration = calibrated(assessed)
-    report = CalibrationReport.across_halves(assessed)
+    report, *of_sets = CalibrationReport.across_halves(assessed)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
     export(using.paths[0], file, calibration=calibration)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(f"{report.line()}; temperature {calibration.temperature:.4f}")
+    for name, each in zip(names, of_sets, strict=False):
+        print(f"{printable(name)} {each.line()}")
     print(printable(file))
     print(printable(picture))
     return file

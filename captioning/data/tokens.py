@@ -182,6 +182,17 @@ TOKEN = re.compile(
 )
 
 
+# English words that name nothing to be seen.
+FUNCTION_WORDS = frozenset(
+    """
+    a an the this that these those some any each another other one his her its their it he she they
+    him them who which what there is are was were be been being has have having do does and or as
+    while not no very in on at of to from by with without for into onto over under up down through
+    near next behind between front along around across off out above below against beside inside
+    outside top side
+    """.split()  # noqa: SIM905
+)
+
 NO_BREAK_SPACE = "\xa0"  # Stanford's tokenizer writes it for a space within a token
 
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)

@@ -1,11 +1,12 @@
 """Calibrated probabilities: how far a captioner's confidence agrees with what comes true.
 
-Shapes: I images, S confidence features, G temperatures.
+Shapes: I images, S confidence features, G temperatures, D annotation width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,21 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
+from scipy.special import logit
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import Calibration, confidence_features
+from captioning.captioner.calibration import LEAST, Calibration, confidence_features
 from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids, padded
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
-from captioning.data.tokens import words_of
-from captioning.data.vocabulary import PAD, UNK
+from captioning.data.tokens import FUNCTION_WORDS, tokenize, words_of
+from captioning.data.vocabulary import PAD, UNK, Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.evaluation.captions import photos_of
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
+from captioning.metrics.meteor_words import stem
 from captioning.metrics.scores import generated_words
 from captioning.progress_bar import ProgressBar, stage
 from captioning.search import Decoded, Search
@@ -39,8 +42,10 @@ PENALTY = 1e-3  # weight of the squared regression weights of standardised featu
 FEWEST = 5  # good captions, and others, that a regression needs at least
 OFFSET = 0.5 / 1.0**2  # weight of the squared change of a start's bias, for all photos together,
 SLOPES = 0.5 / 0.2**2  # and of its standardised regression weights
+SHRINKAGE = 2.0  # of the weights of the kind of photo, in variances of standardised vectors
+FOLDS = 5  # each gets the kinds of its photos from the others
 
-BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
+BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None), (None, None), (0, None))
 """Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
 nor does more entropy make it surer, so that odd pictures do not profit from chance in few photos.
 """
@@ -57,6 +62,11 @@ class Assessed:
         likeliest: of each image, for each known word of its references, the probability of the
             likeliest word in its place, at each temperature.
         right: of each image, whether those are the words of the references.
+        said: of each image, for each content word of its caption, the word's probability at each
+            temperature.
+        named: of each image, whether those words, or others of their stem, are in a reference.
+        vectors: the mean annotation vector of each image.
+        sets: the number of the data set of each image.
     """
 
     captions: Mapping[int | str, str]
@@ -64,14 +74,27 @@ class Assessed:
     good: Bool[np.ndarray, " I"]
     likeliest: Sequence[Float[np.ndarray, "_ G"]]
     right: Sequence[Bool[np.ndarray, " _"]]
+    said: Sequence[Float[np.ndarray, "_ G"]]
+    named: Sequence[Bool[np.ndarray, " _"]]
+    vectors: Float[np.ndarray, "I D"]
+    sets: Int[np.ndarray, " I"]
+
+    def part(self, own: Bool[np.ndarray, " I"]) -> "Assessed":
+        """Some of the images."""
+        captions = dict(compress(self.captions.items(), own))
+        columns = (getattr(self, field.name) for field in fields(self)[1:])
+        chosen = (c[own] if isinstance(c, np.ndarray) else [*compress(c, own)] for c in columns)
+        return Assessed(captions, *chosen)
 
     def half(self, first: int) -> "Assessed":
         """Every second image, from the first one or the second one on."""
-        own = slice(first, None, 2)
-        captions = dict([*self.captions.items()][own])
-        return Assessed(
-            captions, self.features[own], self.good[own], self.likeliest[own], self.right[own]
-        )
+        return self.part(np.arange(len(self.good)) % 2 == first)
+
+    @property
+    def equal(self) -> Float[np.ndarray, " I"]:
+        """Weights of the images by which all data sets weigh the same; their mean is one."""
+        counts = np.bincount(self.sets)
+        return len(self.sets) / (counts[self.sets] * np.count_nonzero(counts))
 
 
 def assess(
@@ -81,11 +104,12 @@ def assess(
     good: Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None = None,
     batch_size: int = 32,
     features: str | Path | None = None,
+    sets: Sequence[int] | None = None,
 ) -> Assessed:
     """Caption the images of a split, and say which captions are good by the references.
 
     A caption is good if its CIDEr-D against the photo's references is at least the median that
-    people's captions of these photos have against the photo's other references.
+    people's captions of the data set's photos have against the photo's other references.
 
     Args:
         captioner: the model.
@@ -94,6 +118,7 @@ def assess(
         good: decides by image id which captions are good, in place of the references.
         batch_size: images per batch.
         features: a folder of cached annotations of the images, to use instead of the photos.
+        sets: the number of each image's data set, if there are several.
 
     Raises:
         InputError: a photo cannot be read, or no photo has two references.
@@ -106,19 +131,26 @@ def assess(
         viewed = list(raise_errors(photos))
         mine = [records[each.number] for each in viewed]
         images = torch.stack([each.view.pixels for each in viewed]).to(captioner.device)
-        memory = captioner.remember(captioner.encode(images))
+        annotations = captioner.encode(images)
+        memory = captioner.remember(annotations)
         chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
         best = Decoded(*(part[:, :1] for part in decoded))
         logits = captioner.teacher_forcing(memory, best.tokens)[0]
-        known = confidence_features(best, decoded.scores, logits)[:, 0]
+        unknown = annotations.new_full((len(mine),), torch.nan)
+        known = confidence_features(best, decoded.scores, logits, unknown)[:, 0]
+        vectors = annotations.float().mean(dim=1).cpu().numpy()
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
         logits, _ = captioner.teacher_forcing(memory, written)
         likeliest = _likeliest(logits.float(), written)
         texts = map(words.text, best.tokens[:, 0].tolist())
         ids = [each.image_id for each in mine]
-        return list(zip(ids, texts, known.cpu().numpy(), *likeliest, strict=True))
+        said = [
+            _said(*its, words) for its in zip(logits[:, 0], best.tokens[:, 0], mine, strict=True)
+        ]
+        spoken = zip(*said, strict=True)
+        return list(zip(ids, texts, known.cpu().numpy(), *likeliest, *spoken, vectors, strict=True))
 
     rows: list[tuple[Any, ...]] = []
     photos = photos_of(captioner, records, features)
@@ -126,10 +158,29 @@ def assess(
         for found in captioner.batches(photos, read, batch_size, in_turn=search.draws):
             rows += found
             progress.update(len(found))
-    ids, texts, known, likeliest, right = zip(*rows, strict=True)
+    ids, texts, known, likeliest, right, said, named, vectors = zip(*rows, strict=True)
     captions = dict(zip(ids, texts, strict=True))
-    is_good = good(captions) if good else good_captions(captions, records, words.tokenizer)
-    return Assessed(captions, np.stack(known), is_good, likeliest, right)
+    of_sets = np.array(sets or [0] * len(ids))
+    is_good = good(captions) if good else np.zeros(len(ids), dtype=bool)
+    for number in [] if good else np.unique(of_sets):
+        own = of_sets == number
+        is_good[own] = good_captions(captions, [*compress(records, own)], words.tokenizer)
+    spoken = likeliest, right, said, named
+    return Assessed(captions, np.stack(known), is_good, *spoken, np.stack(vectors), of_sets)
+
+
+def _said(
+    logits: Float[Tensor, "T V"], tokens: Int[Tensor, " T"], record: Record, words: Vocabulary
+) -> tuple[Float[np.ndarray, "_ G"], Bool[np.ndarray, " _"]]:
+    """`Assessed.said` and `named` of a caption."""
+    stems = {stem(word) for caption in record.captions for word in tokenize(caption)}
+    found = dict(enumerate(words.decode(tokens.tolist())))
+    places = [place for place, word in found.items() if word not in FUNCTION_WORDS]
+    chosen = logits[torch.tensor(places, dtype=torch.long)].float()
+    of_words = tokens[torch.tensor(places, dtype=torch.long)][:, None]
+    log_probs = [generable_log_probs(chosen / float(t)).gather(1, of_words) for t in TEMPERATURES]
+    named = [stem(found[place]) in stems for place in places]
+    return torch.cat(log_probs, dim=1).exp().cpu().numpy(), np.array(named, dtype=bool)
 
 
 def _likeliest(
@@ -193,28 +244,94 @@ def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibrat
             f"{good} of {count} captions are good; a calibration needs at least "
             f"{FEWEST} good ones and as many others; use more photos"
         )
-    known = np.isfinite(assessed.features)  # one caption alone, say, has no margin
-    means = np.where(known, assessed.features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
-    centred = np.where(known, assessed.features, means) - means
+    kinds, photo = _kinds(assessed)
+    if start is not None and not photo:
+        kinds, photo = assessed.features[:, -1], start.photo
+    features = np.column_stack([assessed.features[:, :-1], kinds])
+    known = np.isfinite(features)  # one caption alone, say, has no margin
+    means = np.where(known, features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
+    centred = np.where(known, features, means) - means
     scales = np.maximum(centred.std(axis=0), 1e-6)
-    standard, targets = centred / scales, assessed.good.astype(np.float64)
+    standard = centred / scales
     first: Float[np.ndarray, " _"] = np.zeros(len(scales) + 1)
     penalty = np.append(np.full(len(scales), PENALTY), 0.0)
     if start is not None:
-        first = np.append(np.array(start.weights) * scales, start.bias)
+        known_before = np.zeros(len(scales))
+        known_before[: len(start.weights)] = start.weights
+        first = np.append(known_before * scales, start.bias)
         penalty = np.append(np.full(len(scales), SLOPES), OFFSET) / count
-
-    def loss(parameters: Float[np.ndarray, " _"]) -> float:
-        logits = standard @ parameters[:-1] + parameters[-1]
-        cross_entropy = np.logaddexp(0.0, logits) - targets * logits
-        return float(cross_entropy.mean() + penalty @ (parameters - first) ** 2)
+    *weights, bias = _regression(standard, assessed.good, assessed.equal, first, penalty, BOUNDS)
 
     p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
     right = np.concatenate(assessed.right)[:, None]
-    temperature = TEMPERATURES[np.where(right, -np.log(p), -np.log1p(-p)).sum(0).argmin()]
-    *weights, bias = minimize(loss, first, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
-    weights = tuple((np.array(weights) / scales).tolist())
-    return Calibration(float(temperature), tuple(means.tolist()), weights, float(bias))
+    best = int(np.where(right, -np.log(p), -np.log1p(-p)).sum(axis=0).argmin())
+    said, named = np.concatenate(assessed.said)[:, best], np.concatenate(assessed.named)
+    before = np.array(start.named) if start is not None and start.named else None
+    chance: tuple[float, ...] = ()
+    if before is not None or min(named.sum(), (~named).sum()) >= FEWEST:
+        equal = np.repeat(assessed.equal, [*map(len, assessed.named)])
+        odds = logit(said.clip(LEAST, 1 - LEAST))[:, None]
+        held = np.zeros(2) if before is None else np.array([SLOPES, OFFSET]) / count
+        first = np.zeros(2) if before is None else before
+        chance = tuple(_regression(odds, named, equal, first, held, [(0, None)]))
+    return Calibration(
+        temperature=float(TEMPERATURES[best]),
+        means=tuple(means.tolist()),
+        weights=tuple((np.array(weights) / scales).tolist()),
+        bias=float(bias),
+        photo=photo,
+        named=chance,
+    )
+
+
+def _regression(
+    features: Float[np.ndarray, "n S"],
+    targets: Bool[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"],
+    first: Float[np.ndarray, " _"],
+    penalty: Float[np.ndarray, " _"],
+    bounds: Sequence[tuple[Any, Any]],
+) -> list[float]:
+    """The weights of a logistic regression within bounds, and its bias; both near `first`."""
+
+    def loss(parameters: Float[np.ndarray, " _"]) -> float:
+        logits = features @ parameters[:-1] + parameters[-1]
+        cross_entropy = np.logaddexp(0.0, logits) - targets * logits
+        return float(
+            np.average(cross_entropy, weights=weights) + penalty @ (parameters - first) ** 2
+        )
+
+    found = minimize(loss, first, method="L-BFGS-B", bounds=[*bounds, (None, None)]).x
+    return [float(each) for each in found]
+
+
+def _kinds(assessed: Assessed) -> tuple[Float[np.ndarray, " I"], tuple[float, ...]]:
+    """How good captions are in the data set whose photos look like each, and `Calibration.photo`.
+
+    A ridge regression from the mean annotation vector. A photo's own data set is left to the
+    photos of other folds.
+    """
+    if len(np.unique(assessed.sets)) < 2:
+        return np.full(len(assessed.good), np.nan), ()
+    goods = [assessed.good[assessed.sets == each].mean() for each in assessed.sets]
+    equal, targets = assessed.equal, np.array(goods)
+    vectors = assessed.vectors.astype(np.float64)
+    means, scales = vectors.mean(axis=0), vectors.std(axis=0).clip(min=1e-6)
+    standard, mean = (vectors - means) / scales, float(np.average(targets, weights=equal))
+
+    def weights(own: Bool[np.ndarray, " I"]) -> Float[np.ndarray, " D"]:
+        some, share = standard[own], equal[own, None] / equal[own].sum()
+        ridge = SHRINKAGE * np.eye(some.shape[1])
+        return np.linalg.solve(
+            some.T @ (share * some) + ridge, some.T @ (share[:, 0] * (targets[own] - mean))
+        )
+
+    folds = np.arange(len(targets)) // 2 % FOLDS
+    kinds = np.zeros(len(targets))
+    for fold in range(FOLDS):
+        kinds[folds == fold] = standard[folds == fold] @ weights(folds != fold) + mean
+    every = weights(folds >= 0) / scales
+    return kinds, (*every.tolist(), mean - float(means @ every))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +352,7 @@ class Reliability:
     @property
     def error(self) -> float:
         """The expected calibration error (Guo et al. 2017, eq. 3)."""
-        total = len(self.outcomes)
+        total = max(len(self.outcomes), 1)
         return sum(abs(mean - share) * count / total for mean, share, count in self.bins)
 
     @cached_property
@@ -257,6 +374,7 @@ class CalibrationReport:
 
     captions: Reliability  # of the confidence that captions are good
     words: Reliability  # of the probability that the likeliest word is the reference's
+    named: Reliability  # of the chance that people name what a word of the caption names
 
     @classmethod
     def of(cls, *parts: tuple[Assessed, Calibration]) -> "CalibrationReport":
@@ -264,17 +382,33 @@ class CalibrationReport:
         columns = []
         for assessed, calibration in parts:
             features = torch.from_numpy(assessed.features).double()
+            features[:, -1] = calibration.kind(torch.from_numpy(assessed.vectors)[:, None])
             nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
             words = np.concatenate(assessed.likeliest)[:, nearest], np.concatenate(assessed.right)
-            columns.append((calibration.confidence(features).numpy(), assessed.good, *words))
-        confidence, good, likeliest, right = map(np.concatenate, zip(*columns, strict=True))
-        return cls(Reliability(confidence, good), Reliability(likeliest, right))
+            said = np.concatenate(assessed.said)[:, nearest].astype(float).tolist()
+            chances = [calibration.chance_named("", each) for each in said if calibration.named]
+            named = np.array(chances, dtype=float), np.concatenate(assessed.named)[: len(chances)]
+            confidence = calibration.confidence(features).numpy()
+            columns.append((confidence, assessed.good, *words, *named))
+        pairs = [*map(np.concatenate, zip(*columns, strict=True))]
+        return cls(*(Reliability(*pairs[place : place + 2]) for place in (0, 2, 4)))
 
     @classmethod
-    def across_halves(cls, assessed: Assessed) -> "CalibrationReport":
-        """The report of a calibration of each half of the photos, used on the other half."""
-        first, second = assessed.half(0), assessed.half(1)
-        return cls.of((second, calibrated(first)), (first, calibrated(second)))
+    def across_halves(cls, assessed: Assessed) -> "list[CalibrationReport]":
+        """The report of a calibration of each half of the photos, used on the other half.
+
+        It is followed by a report on each data set, if there are several.
+        """
+        halves = assessed.half(0), assessed.half(1)
+        parts = list(zip(halves, map(calibrated, halves[::-1]), strict=True))
+        numbers = np.unique(assessed.sets)
+        return [
+            cls.of(*parts),
+            *(
+                cls.of(*((half.part(half.sets == number), how) for half, how in parts))
+                for number in (numbers if len(numbers) > 1 else ())
+            ),
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -289,7 +423,14 @@ class CalibrationReport:
             "area of a random order": random,
             "bins of confidence": self.captions.bins,
             "bins of words": self.words.bins,
-        }
+        } | (
+            {
+                "calibration error of what words name": self.named.error,
+                "bins of what words name": self.named.bins,
+            }
+            if len(self.named.outcomes)
+            else {}
+        )
 
     def line(self) -> str:
         """The report in a line."""
@@ -297,4 +438,5 @@ class CalibrationReport:
             f"confidence {self.captions.probabilities.mean():.3f} for "
             f"{self.captions.outcomes.mean():.3f} good captions; calibration error "
             f"{self.captions.error:.3f} of captions, {self.words.error:.3f} of words"
+            + (f", {self.named.error:.3f} of what they name" if len(self.named.outcomes) else "")
         )

@@ -400,11 +400,11 @@ const attentionView = (() => {
       }
       this.stages.classList.toggle("compared", this.compared >= 0);
       const spaces = spacesOf(this.caption);
-      this.words = words.map(({ word, probability }, place) => {
+      this.words = words.map(({ word, probability, named = probability }, place) => {
         const button = make("button", { type: "button", class: "bar", "aria-pressed": "false" },
           make("span", { class: "word" }, place ? word : capital(word)));
         if (place && !spaces[place]) button.classList.add("close");
-        button.style.setProperty("--share", probability);
+        button.style.setProperty("--share", named ?? 0); // function words name nothing
         button.addEventListener("focus", () => this.pin(place));
         button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
         button.addEventListener("pointerenter", (event) => {

@@ -3,6 +3,7 @@
 
 const [PAD, BOS, EOS] = [0, 1, 2];
 const RUNNERS_UP = 3;
+const LEAST = 1e-4; // probabilities nearer to 0 or 1 count as so near
 
 /* Scripts that write no spaces, as in captioning/data/tokenizers.py. The first ones have none
    beside words of other scripts either. */
@@ -57,7 +58,7 @@ export class Captioner {
     for (const [place, caption] of found.slice(0, most).entries()) {
       const other = found[place ? 0 : 1];
       const margin = other ? caption.score - other.score : NaN;
-      captions.push(await this.read(caption, margin, memory, start));
+      captions.push(await this.read(caption, margin, memory, start, annotations));
     }
     return captions;
   }
@@ -141,7 +142,7 @@ export class Captioner {
   }
 
   /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
-  async read({ tokens, logProbs: chosen, score }, margin, memory, start) {
+  async read({ tokens, logProbs: chosen, score }, margin, memory, start, annotations) {
     const { words, tokenizer, calibration } = this.about;
     const written = tokens.filter((token) => token !== EOS);
     const steps = [];
@@ -159,13 +160,16 @@ export class Captioner {
     return {
       caption: spaced ? texts.join(" ") : joined(texts),
       score,
-      ...(calibration && { confidence: this.confidence(chosen, steps, margin) }),
+      ...(calibration && {
+        confidence: this.confidence(chosen, steps, margin, Math.max(...tokens), annotations),
+      }),
       words: written.map((token, place) => {
         const likely = tempered(Float64Array.from(steps[place].logProbs),
           calibration?.temperature ?? 1);
         const others = largest(likely, RUNNERS_UP + 1).filter((each) => each !== token);
         return {
           ...entry(token, Math.exp(likely[token])),
+          ...this.named(words[token], Math.exp(likely[token])),
           runners_up: others.slice(0, RUNNERS_UP).map(
             (each) => entry(each, Math.exp(likely[each]))),
         };
@@ -177,14 +181,26 @@ export class Captioner {
     };
   }
 
+  /* The chance that people name what a word names, or null for function words. */
+  named(word, probability) {
+    const { named = [] } = this.about.calibration ?? {};
+    if (!named.length) return {};
+    if (this.about.functions.includes(word)) return { named: null };
+    const odds = 1 / Math.min(Math.max(probability, LEAST), 1 - LEAST) - 1;
+    return { named: 1 / (1 + odds ** named[0] * Math.exp(-named[1])) };
+  }
+
   /* The chance that the caption is good: a logistic regression on signs of it. */
-  confidence(logProbs, steps, margin) {
-    const { means, weights, bias } = this.about.calibration;
+  confidence(logProbs, steps, margin, rarest, { data, dims: [, regions, width] }) {
+    const { means, weights, bias, photo = [] } = this.about.calibration;
+    const kind = photo.length ? data.reduce((sum, each, place) =>
+      sum + each * photo[place % width] / regions, photo[width]) : NaN;
     const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
     const entropies = logProbs.map((_, place) => steps[place].logProbs.reduce(
       (sum, each) => (each === -Infinity ? sum : sum - each * Math.exp(each)), 0));
-    const signs = [mean(logProbs), Math.min(...logProbs), mean(entropies), margin, logProbs.length];
-    const known = signs.map((sign, place) => (Number.isFinite(sign) ? sign : means[place]));
+    const signs = [mean(logProbs), Math.min(...logProbs), mean(entropies), margin, logProbs.length,
+      Math.log(Math.max(rarest - EOS, 1)), kind];
+    const known = signs.slice(0, means.length).map((sign, place) => (Number.isFinite(sign) ? sign : means[place]));
     const logit = known.reduce(
       (sum, sign, place) => sum + weights[place] * (sign - means[place]), bias);
     return 1 / (1 + Math.exp(-logit));

@@ -16,6 +16,7 @@ import numpy as np
 
 from captioning.captioner import Captioner
 from captioning.captioner.onnx_graphs import write_onnx
+from captioning.data.tokens import FUNCTION_WORDS
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, written_whole
 from captioning.maps import has_evidence
@@ -91,6 +92,7 @@ def write_site(
     about |= {
         "search": search.config | {"class": "BeamSearch"},
         "calibration": None if calibration is None else asdict(calibration),
+        "functions": sorted(FUNCTION_WORDS),
         "evidence": has_evidence(captioner.model.decoder),
         "bytes": sum((folder / graph).stat().st_size for graph in GRAPHS),
     }

@@ -26,7 +26,7 @@ from captioning.search import Decoded
 from captioning.shapes import write_shapes
 from captioning.shelf import path_of
 
-HAND = Calibration(0.5, (0.0,) * len(FEATURES), (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
+HAND = Calibration(0.5, (0.0,) * 5, (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
 
 
 def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Assessed:
@@ -41,12 +41,19 @@ def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Asses
     ).sum(1)
     scaled = logits[:, :, None] / TEMPERATURES
     log_probs = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+    odds = random.normal(size=(2 * images, 1)) + np.zeros(len(TEMPERATURES))
+    said = 1 / (1 + np.exp(-odds))
+    named = random.random(2 * images) < 1 / (1 + np.exp(-0.5 * odds[:, 0] - 1))
     return Assessed(
         dict.fromkeys(range(images), "a caption"),
         features,
         good,
         np.split(np.exp(log_probs.max(axis=1)), images),
         np.split(logits.argmax(axis=1) == words, images),
+        np.split(said, images),
+        np.split(named, images),
+        random.normal(size=(images, 2)),
+        np.zeros(images, dtype=int),
     )
 
 
@@ -56,6 +63,22 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     assert found.weights[0] == pytest.approx(1.0, abs=0.1)
     assert found.weights[3] == pytest.approx(0.5, abs=0.1)
     assert found.weights[4] == pytest.approx(0.0, abs=0.1)
+    assert found.named == pytest.approx((0.5, 1.0), abs=0.1)
+    assert found.photo == ()
+    assert found.chance_named("dog", 0.5) == pytest.approx(1 / (1 + np.exp(-1)), abs=0.02)
+    assert found.chance_named("the", 0.5) is None
+
+
+def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
+    given = assessed()
+    given = replace(given, sets=(given.vectors[:, 0] > 0).astype(int))
+    better = np.random.default_rng(1).random(len(given.sets)) < 0.5
+    given = replace(given, good=given.good | (better & (given.sets == 1)))
+    whole, *of_sets = CalibrationReport.across_halves(given)
+    for report in (whole, *of_sets):
+        assert report.captions.error < 0.05
+        assert report.named.error < 0.05
+    assert len(of_sets) == 2
 
 
 @pytest.mark.parametrize("images", [5, 14, 40])
@@ -94,7 +117,7 @@ def test_a_sign_that_no_caption_has_gets_no_weight() -> None:
 
 
 def test_calibrated_probabilities_come_true_as_often_as_they_say() -> None:
-    report = CalibrationReport.across_halves(assessed())
+    [report] = CalibrationReport.across_halves(assessed())
     assert report.captions.error < 0.03
     assert report.words.error < 0.03
     assert len(report.captions.outcomes) == 4000
@@ -146,7 +169,7 @@ def test_the_margin_is_to_the_best_other_caption(scores: list[float], margins: l
     found, count = torch.tensor([scores]), len(scores)
     tokens, zeros = torch.full((1, count, 1), 4), torch.zeros(1, count, 1)
     decoded = Decoded(tokens, zeros, zeros[..., None], found)
-    features = confidence_features(decoded, found, torch.zeros(1, count, 1, 6))
+    features = confidence_features(decoded, found, torch.zeros(1, count, 1, 6), torch.zeros(1))
     assert features[0, :, 3].tolist() == pytest.approx(margins, nan_ok=True)
 
 
