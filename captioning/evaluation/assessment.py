@@ -82,7 +82,7 @@ class Assessed:
     def part(self, own: Bool[np.ndarray, " I"]) -> "Assessed":
         """Some of the images."""
         captions = dict(compress(self.captions.items(), own))
-        columns = (getattr(self, field.name) for field in fields(self)[1:])
+        columns: Any = (getattr(self, field.name) for field in fields(self)[1:])
         chosen = (c[own] if isinstance(c, np.ndarray) else [*compress(c, own)] for c in columns)
         return Assessed(captions, *chosen)
 
@@ -142,8 +142,8 @@ def assess(
         vectors = annotations.float().mean(dim=1).cpu().numpy()
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
-        logits, _ = captioner.teacher_forcing(memory, written)
-        likeliest = _likeliest(logits.float(), written)
+        of_people, _ = captioner.teacher_forcing(memory, written)
+        likeliest = _likeliest(of_people.float(), written)
         texts = map(words.text, best.tokens[:, 0].tolist())
         ids = [each.image_id for each in mine]
         said = [

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from captioning.captioner.calibration import FEATURES, Calibration, confidence_f
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
+from captioning.data.tokens import FUNCTION_WORDS
 from captioning.errors import InputError
 from captioning.evaluation.assessment import (
     FEWEST,
@@ -200,6 +202,11 @@ def test_an_assessed_caption_is_that_of_the_captioner(shapes_data: Path) -> None
     found = assess(captioner, records, batch_size=4)
     assert [*found.captions.values()] == [captioner(record.image).text for record in records]
     one = TEMPERATURES.tolist().index(pytest.approx(1.0))
+    caption = captioner(records[0].image)
+    content = [word not in FUNCTION_WORDS for word in caption.words]
+    assert found.said[0][:, one] == pytest.approx(
+        [*compress(caption.probabilities, content)], abs=1e-5
+    )
     read = np.array(captioner.read(records[0].image, records[0].captions[0]).probabilities)
     likeliest, right = found.likeliest[0][: len(read), one], found.right[0][: len(read)]
     assert likeliest[right] == pytest.approx(read[right], abs=1e-5)
