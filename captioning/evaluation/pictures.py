@@ -105,14 +105,10 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
 def save_examples(records: Sequence[Record], before: Report, now: Report, path: str | Path) -> None:
     """Write a page of photos with both captions and people's, the worst one now first."""
     entries = []
-    for place in now.worst():
-        record = records[place]
-        lines = [
-            f"before: {before.captions[record.image_id]}",
-            *(f"people: {caption}" for caption in record.captions),
-            f"{record.image.name} · CIDEr {before.images['CIDEr'][place]:.2f} before, "
-            f"{now.images['CIDEr'][place]:.2f} now",
-        ]
+    for record, score in ((records[place], now.images["CIDEr"][place]) for place in now.worst()):
+        lines = [f"before: {before.captions[record.image_id]}"]
+        lines += [f"people: {caption}" for caption in record.captions]
+        lines += [f"{record.image.name} · CIDEr {score:.2f} now"]
         thumbnail = viewer.jpeg(read_image(record.image), viewer.THUMBNAIL)
         entries.append(("", thumbnail, now.captions[record.image_id], lines))
     title = f"{len(records):,} photos, the lowest CIDEr first"

@@ -179,15 +179,8 @@ def omitted_words(
     """Words that people often write and captions never or rarely say, the most frequent first.
 
     A word is frequent if at least half of the references of 3 images, and of 2 % of them, have it,
-    and rare if it is said less than a quarter as often.
-
-    Args:
-        captions: one for each image.
-        references: of each image.
-        others: words that are not looked at.
-
-    Returns:
-        By word, how many images have it in their references, and how many captions.
+    and rare if it is said less than a quarter as often; `others` are not looked at. Returns by word
+    how many images have it in their references, and how many captions.
     """
     wrote: Counter[Any] = Counter()
     for several in references:

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -197,25 +197,24 @@ def finetune(
     why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
         why = "; the model is kept as it was, which does as well without these photos"
-    say(
-        f"CIDEr on the photos to validate: {before.with_interval('CIDEr')} before, "
-        f"{after.with_interval('CIDEr')} now{why}"
-    )
+    old, new = (each.with_interval("CIDEr") for each in (before, after))
+    say(f"CIDEr on the photos to validate: {old} before, {new} now{why}")
     if after.corpus["CIDEr"] < max(0.1, before.corpus["CIDEr"]):
         # Captions of other photos have up to 0.1.
         say("WARNING: next to nothing was learnt; raise --epochs, or give more photos")
     save_examples(validation, before, after, run / EXAMPLES)
     if share < 1:
-        for line in (after.omissions, *_worst(validation, before, after)):
-            say(printable(line))
+        say(f"{printable(after.omissions)}\nphotos with the lowest CIDEr now:")
+        for photo in (validation[place] for place in after.worst()[:3]):
+            old, new = (each.captions[photo.image_id] for each in (before, after))
+            people = f'"{new}" now; people: "{photo.captions[0]}"'
+            say(printable(f'  {photo.image.name}: "{old}" before, {people}'))
     if to_keep:
-        old, new = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
-        say(
-            f"CIDEr on the photos to keep: {old.with_interval('CIDEr')} before, "
-            f"{new.with_interval('CIDEr')} now"
-        )
+        both = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
+        old, new = (each.with_interval("CIDEr") for each in both)
+        say(f"CIDEr on the photos to keep: {old} before, {new} now")
     elif share < 1:
-        say(_forgotten(initial, kept))
+        say(f"{_forgotten(initial, kept)}; --keep FOLDER trains such photos along")
     calibration = None
     try:
         if share < 1:
@@ -289,29 +288,15 @@ def _report(
     )
 
 
-def _worst(records: Sequence[Record], before: Report, now: Report) -> Iterator[str]:
-    """Lines on the photos that have the lowest CIDEr now."""
-    yield "photos with the lowest CIDEr now:"
-    for place in now.worst()[:3]:
-        photo = records[place]
-        yield (
-            f'  {photo.image.name}: "{before.captions[photo.image_id]}" before, '
-            f'"{now.captions[photo.image_id]}" now; people: "{photo.captions[0]}"'
-        )
-
-
 def _forgotten(initial: Captioner, now: Captioner) -> str:
-    """A line on free photos whose captions are others now."""
+    """A line on the captions of the free photos, before and now."""
     captions = [[caption.text for caption in model([*PHOTOS.values()])] for model in (initial, now)]
-    changed = [
+    both = [
         each for each in zip(PHOTOS, *captions, strict=True) if each[1].lower() != each[2].lower()
     ]
-    if not changed:
-        return f"none of {len(PHOTOS)} everyday photos has another caption now"
-    name, first, last = changed[0]
-    return (
-        f"{len(changed)} of {len(PHOTOS)} everyday photos have another caption now, such as "
-        f'{name}: "{first}" before, "{last}" now; --keep FOLDER trains such photos along'
+    such = [f', such as {name}: "{old}" before, "{new}" now' for name, old, new in both[:1]]
+    return "".join(
+        [f"{len(both)} of {len(PHOTOS)} everyday photos have another caption now", *such]
     )
 
 
