@@ -82,8 +82,10 @@ class Assessed:
     def part(self, own: Bool[np.ndarray, " I"]) -> "Assessed":
         """Some of the images."""
         captions = dict(compress(self.captions.items(), own))
-        columns: Any = (getattr(self, field.name) for field in fields(self)[1:])
-        chosen = (c[own] if isinstance(c, np.ndarray) else [*compress(c, own)] for c in columns)
+        columns = (getattr(self, field.name) for field in fields(self)[1:])
+        chosen: Any = (
+            c[own] if isinstance(c, np.ndarray) else [*compress(c, own)] for c in columns
+        )
         return Assessed(captions, *chosen)
 
     def half(self, first: int) -> "Assessed":
@@ -244,6 +246,7 @@ def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibrat
             f"{good} of {count} captions are good; a calibration needs at least "
             f"{FEWEST} good ones and as many others; use more photos"
         )
+    photo: Sequence[float]
     kinds, photo = _kinds(assessed)
     if start is not None and not photo:
         kinds, photo = assessed.features[:, -1], start.photo
