@@ -331,12 +331,12 @@ class Captioner:
                 decoded = decoded._replace(log_probs=log_probs.masked_fill(tokens == PAD, 0.0))
             if runners_up:
                 alternatives = find_alternatives(logits, tokens, runners_up)
-        captioned = Captioned(self.model, images, annotations, F.pad(tokens, (1, 0), value=BOS))
-        computed = {
-            name: word_maps(name, captioned).float().cpu()
-            for name in maps
-            if name != ATTENTION  # the search has computed it
-        }
+        computed = {}
+        for name in maps:
+            if name != ATTENTION:  # the search has computed it
+                read = F.pad(tokens, (1, 0), value=BOS)
+                captioned = Captioned(self.model, images, annotations, read)
+                computed[name] = word_maps(name, captioned).float().cpu()
         found = iter(self._described(good, decoded, alternatives, confidences, computed, maps))
         return [each if isinstance(each, PhotoError) else next(found) for each in batch]
 

@@ -192,7 +192,7 @@ def finetune(
     best = load(_trained(run, settings, call, goes_on))
     shares = SHARES if _known(initial, training, cut) >= SAME_WORDS else SHARES[:1]
     records = [*validation, *to_keep]
-    kept, share, report = best_between(str(model), best, records, cut, shares)
+    kept, share, report = best_between(str(model), best, records, cut, shares, len(validation))
     after = _report(report.captions, validation, kept, cut)
     why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
@@ -321,6 +321,7 @@ def best_between(
     records: Sequence[Record],
     tokenizer: TokenizerName,
     shares: Sequence[float] = SHARES,
+    own: int | None = None,
 ) -> tuple[Captioner, float, Report]:
     """The captioner to keep of those between a trained one and the model that it started from.
 
@@ -328,6 +329,9 @@ def best_between(
     et al. 1984, "Classification and regression trees", section 3.4.3). Kept is the nearest to the
     start that is no worse than one of these; the trained one if all scores are 0. The start itself
     is kept with its own vocabulary and calibration.
+
+    Scores of the first `own` images, and of the others, count relative to the highest mean of
+    theirs, so that a kind of photos with high scores does not decide alone.
 
     Returns:
         The captioner, the share of the start in its parameters, and its report by the tokenizer.
@@ -337,6 +341,9 @@ def best_between(
         _report(split_captions(each, records), records, each, tokenizer) for each in captioners
     ]
     scores = np.array([report.images["CIDEr"] for report in reports])
+    for part in (scores[:, :own], scores[:, own or len(records) :]):
+        if part.any():
+            part /= part.mean(axis=1).max()
     means = scores.mean(axis=1)
     if not scores.any():
         return trained, 0.0, reports[0]
