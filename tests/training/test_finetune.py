@@ -77,7 +77,8 @@ def test_a_finished_model_is_replaced_by_the_same_command_alone(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "out"
-    start = Calibration(1.0, (0.0,) * len(FEATURES), (1.0, 0.0, 0.0, 0.0, 0.0), -1.0)
+    count = len(FEATURES)
+    start = Calibration(1.0, (0.0,) * count, (1.0, *(0.0,) * (count - 1)), -1.0)
     export("shapes", tmp_path / "start.safetensors", calibration=start)
     options = {"model": tmp_path / "start.safetensors", "out": run}
     before = finetune(folder, **options, epochs=1).read_bytes()
