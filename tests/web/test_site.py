@@ -27,7 +27,7 @@ from tests.conftest import Served, unchecked
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 
-MEGABYTES = 20
+MEGABYTES = 21
 
 
 @pytest.fixture(autouse=True)
