@@ -53,7 +53,7 @@ class Vocabulary:
         self.spellings = dict(spellings or {})
         for word, spelling in self.spellings.items():
             if str(spelling).lower() != word:
-                raise InputError(f"{shown(spelling)} is no spelling of {shown(word)}")
+                raise InputError(f"{shown(spelling)} is not a spelling of {shown(word)}")
         self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 

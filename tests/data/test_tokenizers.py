@@ -112,7 +112,7 @@ def test_words_are_spelt_as_people_write_them_inside_sentences() -> None:
         "ein Hund im TV das Auto und der Hund Doch in graz"
     )
     assert vocabulary.text(ids).islower()  # what is scored
-    with pytest.raises(InputError, match="'Katze' is no spelling of 'hund'"):
+    with pytest.raises(InputError, match="'Katze' is not a spelling of 'hund'"):
         Vocabulary(["hund"], spellings={"hund": "Katze"})
 
 
