@@ -24,7 +24,7 @@ from captioning.errors import InputError, printable
 from captioning.evaluation.assessment import assess, calibrated, good_captions
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.pictures import save_examples
-from captioning.evaluation.report import Report
+from captioning.evaluation.report import Report, scenes_right
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.metrics.cider import cider_scores
 from captioning.progress_bar import ProgressBar, say
@@ -218,7 +218,10 @@ def finetune(
     calibration = None
     try:
         if share < 1:
-            good = partial(good_captions, records=validation, tokenizer=cut, others=training)
+            good = scenes_right(folder, "val")
+            good = good or partial(
+                good_captions, records=validation, tokenizer=cut, others=training
+            )
             calibration = calibrated(assess(kept, validation, good=good), initial.calibration)
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
