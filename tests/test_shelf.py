@@ -61,4 +61,5 @@ def test_the_photo_model_is_unsure_of_noise_and_of_drawn_scenes() -> None:
     sure = captioner(cat).confidence
     assert sure is not None
     confidences = [caption.confidence or 0.0 for caption in captioner(odd)]
-    assert np.mean(confidences) < min(sure, 0.2)
+    assert max(confidences) < sure
+    assert np.mean(confidences) < 0.2

@@ -35,7 +35,8 @@ def evaluate(
         out: The folder of the results; by default beside the model.
     """
     from captioning.evaluation import grounding
-    from captioning.evaluation.assessment import CalibrationReport, assess
+    from captioning.evaluation.assessment import assess
+    from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.captions import split_captions, training_captions
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import Report, scenes_right
@@ -107,7 +108,8 @@ def calibrate(
     The split should be one that the model was neither trained on nor chosen by.
     """
     from captioning.captioner import export
-    from captioning.evaluation.assessment import CalibrationReport, assess, calibrated
+    from captioning.evaluation.assessment import assess, calibrated, pattern_vectors
+    from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import scenes_right
     from captioning.files import made_folder
@@ -124,8 +126,9 @@ def calibrate(
         names.index(next(filter(str(each.image_id).startswith, names))) for each in records if names
     ]
     assessed = assess(captioner, records, chosen, right, using.batch_size, features, sets)
-    calibration = calibrated(assessed)
-    report, *of_sets = CalibrationReport.across_halves(assessed)
+    patterns = pattern_vectors(captioner)
+    calibration = calibrated(assessed, patterns=patterns)
+    report, *of_sets = CalibrationReport.across_halves(assessed, patterns)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
     export(using.paths[0], file, calibration=calibration)
     save_calibration(report, picture)

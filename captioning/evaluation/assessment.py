@@ -1,11 +1,10 @@
-"""Calibrated probabilities: how far a captioner's confidence agrees with what comes true.
+"""The calibration that fits the captions of a split of photos.
 
-Shapes: I images, S confidence features, G temperatures, D annotation width.
+Shapes: I images, S confidence features, G temperatures, D annotation width, P patterns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 from scipy.special import logit
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import LEAST, Calibration, confidence_features
@@ -37,13 +37,13 @@ from captioning.search.search import generable_log_probs
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
 """The grid that the temperature is chosen from, in steps of 5 %."""
 
-BINS = 10  # of equal width, for the expected calibration error
 PENALTY = 1e-3  # weight of the squared regression weights of standardised features
 FEWEST = 5  # good captions, and others, that a regression needs at least
 OFFSET = 0.5 / 1.0**2  # weight of the squared change of a start's bias, for all photos together,
 SLOPES = 0.5 / 0.2**2  # and of its standardised regression weights
 SHRINKAGE = 2.0  # of the weights of the kind of photo, in variances of standardised vectors
 FOLDS = 5  # each gets the kinds of its photos from the others
+PATTERNS = 0.1  # weight of all patterns beside that of all photos
 
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None), (None, None), (0, None))
 """Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
@@ -225,7 +225,28 @@ def good_captions(
     return found
 
 
-def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibration:
+@torch.no_grad()
+def pattern_vectors(captioner: Captioner, count: int = 100) -> Float[np.ndarray, "P D"]:
+    """The mean annotation vectors of pictures of nothing: random blocks, stripes, gradients, noise.
+
+    Of these a model should be unsure (outlier exposure, Hendrycks et al. 2019).
+    """
+    size, generator = captioner.preprocessing.size, torch.Generator().manual_seed(0)
+    vectors = []
+    for number in range(count):
+        rows, columns = (size ** torch.rand(2, generator=generator)).int().tolist()
+        blocks = torch.randint(256, (1, 3, rows, columns), generator=generator).float()
+        mode = "bilinear" if number % 2 else "nearest"
+        pixels = interpolate(blocks, (size, size), mode=mode).to(torch.uint8)
+        vectors.append(captioner.encode(pixels.to(captioner.device)).float().mean(dim=1).cpu())
+    return torch.cat(vectors).numpy()
+
+
+def calibrated(
+    assessed: Assessed,
+    start: Calibration | None = None,
+    patterns: Float[np.ndarray, "P D"] | None = None,
+) -> Calibration:
     """The calibration that fits these captions best.
 
     The temperature makes the likeliest word as probable as it is often right, by the log loss of
@@ -236,6 +257,8 @@ def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibrat
         assessed: the captions.
         start: the calibration of the model that this one was trained from. The regression is
             shrunk towards it: fewer than about 100 photos move little but the bias.
+        patterns: `pattern_vectors`. Where there are several data sets, the kind of photo that is
+            like none of their photos counts as one whose captions are never good.
 
     Raises:
         InputError: too few captions are good, or too few are not, and there is no start.
@@ -247,7 +270,7 @@ def calibrated(assessed: Assessed, start: Calibration | None = None) -> Calibrat
             f"{FEWEST} good ones and as many others; use more photos"
         )
     photo: Sequence[float]
-    kinds, photo = _kinds(assessed)
+    kinds, photo = _kinds(assessed, patterns)
     if start is not None and not photo:
         kinds, photo = assessed.features[:, -1], start.photo
     features = np.column_stack([assessed.features[:, :-1], kinds])
@@ -308,25 +331,33 @@ def _regression(
     return [float(each) for each in found]
 
 
-def _kinds(assessed: Assessed) -> tuple[Float[np.ndarray, " I"], tuple[float, ...]]:
+def _kinds(
+    assessed: Assessed, patterns: Float[np.ndarray, "P D"] | None
+) -> tuple[Float[np.ndarray, " I"], tuple[float, ...]]:
     """How good captions are in the data set whose photos look like each, and `Calibration.photo`.
 
     A ridge regression from the mean annotation vector. A photo's own data set is left to the
     photos of other folds.
     """
+    count = len(assessed.good)
     if len(np.unique(assessed.sets)) < 2:
-        return np.full(len(assessed.good), np.nan), ()
-    goods = [assessed.good[assessed.sets == each].mean() for each in assessed.sets]
-    equal, targets = assessed.equal, np.array(goods)
+        return np.full(count, np.nan), ()
+    goods = np.array([assessed.good[assessed.sets == each].mean() for each in assessed.sets])
     vectors = assessed.vectors.astype(np.float64)
     means, scales = vectors.mean(axis=0), vectors.std(axis=0).clip(min=1e-6)
-    standard, mean = (vectors - means) / scales, float(np.average(targets, weights=equal))
+    mean = float(np.average(goods, weights=assessed.equal))
+    if patterns is None:
+        patterns = vectors[:0]
+    standard = (np.concatenate([vectors, patterns]) - means) / scales
+    targets = np.append(goods, np.zeros(len(patterns))) - mean
+    of_patterns = np.full(len(patterns), PATTERNS * count / max(len(patterns), 1))
+    shares = np.append(assessed.equal, of_patterns) / count
 
-    def weights(own: Bool[np.ndarray, " I"]) -> Float[np.ndarray, " D"]:
-        some, share = standard[own], equal[own, None] / equal[own].sum()
+    def weights(own: Bool[np.ndarray, " _"]) -> Float[np.ndarray, " D"]:
+        some, share = standard[own], shares[own, None] / shares[own].sum()
         ridge = SHRINKAGE * np.eye(some.shape[1])
         return np.linalg.solve(
-            some.T @ (share * some) + ridge, some.T @ (share[:, 0] * (targets[own] - mean))
+            some.T @ (share * some) + ridge, some.T @ (share[:, 0] * targets[own])
         )
 
     folds = np.arange(len(targets)) // 2 % FOLDS
@@ -334,112 +365,4 @@ def _kinds(assessed: Assessed) -> tuple[Float[np.ndarray, " I"], tuple[float, ..
     for fold in range(FOLDS):
         kinds[folds == fold] = standard[folds == fold] @ weights(folds != fold) + mean
     every = weights(folds >= 0) / scales
-    return kinds, (*every.tolist(), mean - float(means @ every))
-
-
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """How far a model's probabilities agree with how often they come true."""
-
-    probabilities: Float[np.ndarray, " n"]
-    outcomes: Bool[np.ndarray, " n"]
-
-    @cached_property
-    def bins(self) -> list[tuple[float, float, int]]:
-        """Mean probability, share that came true, and number, of each non-empty bin."""
-        places = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
-        masks = [places == place for place in np.unique(places)]
-        p, true = self.probabilities, self.outcomes
-        return [(float(p[own].mean()), float(true[own].mean()), int(own.sum())) for own in masks]
-
-    @property
-    def error(self) -> float:
-        """The expected calibration error (Guo et al. 2017, eq. 3)."""
-        total = max(len(self.outcomes), 1)
-        return sum(abs(mean - share) * count / total for mean, share, count in self.bins)
-
-    @cached_property
-    def risks(self) -> Float[np.ndarray, " n"]:
-        """The share of wrong ones among the most probable 1, 2, ..., n."""
-        order = np.argsort(-self.probabilities, kind="stable")
-        return np.cumsum(~self.outcomes[order]) / np.arange(1, len(order) + 1)
-
-    @property
-    def areas(self) -> tuple[float, float, float]:
-        """The area under the curve of risk over coverage: ours, the best, and a random order's."""
-        best = Reliability(self.outcomes.astype(float), self.outcomes)
-        return float(self.risks.mean()), float(best.risks.mean()), float(self.risks[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class CalibrationReport:
-    """How well a captioner is calibrated on a split."""
-
-    captions: Reliability  # of the confidence that captions are good
-    words: Reliability  # of the probability that the likeliest word is the reference's
-    named: Reliability  # of the chance that people name what a word of the caption names
-
-    @classmethod
-    def of(cls, *parts: tuple[Assessed, Calibration]) -> "CalibrationReport":
-        """The report of captions, each part of them with a calibration."""
-        columns = []
-        for assessed, calibration in parts:
-            features = torch.from_numpy(assessed.features).double()
-            features[:, -1] = calibration.kind(torch.from_numpy(assessed.vectors)[:, None])
-            nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
-            words = np.concatenate(assessed.likeliest)[:, nearest], np.concatenate(assessed.right)
-            said = np.concatenate(assessed.said)[:, nearest].astype(float).tolist()
-            chances = [calibration.chance_named("", each) for each in said if calibration.named]
-            named = np.array(chances, dtype=float), np.concatenate(assessed.named)[: len(chances)]
-            confidence = calibration.confidence(features).numpy()
-            columns.append((confidence, assessed.good, *words, *named))
-        pairs = [*map(np.concatenate, zip(*columns, strict=True))]
-        return cls(*(Reliability(*pairs[place : place + 2]) for place in (0, 2, 4)))
-
-    @classmethod
-    def across_halves(cls, assessed: Assessed) -> "list[CalibrationReport]":
-        """The report of a calibration of each half of the photos, used on the other half.
-
-        It is followed by a report on each data set, if there are several.
-        """
-        halves = assessed.half(0), assessed.half(1)
-        parts = list(zip(halves, map(calibrated, halves[::-1]), strict=True))
-        numbers = np.unique(assessed.sets)
-        return [
-            cls.of(*parts),
-            *(
-                cls.of(*((half.part(half.sets == number), how) for half, how in parts))
-                for number in (numbers if len(numbers) > 1 else ())
-            ),
-        ]
-
-    def as_json(self) -> dict[str, Any]:
-        """The report as plain values."""
-        ours, best, random = self.captions.areas
-        return {
-            "good captions": float(self.captions.outcomes.mean()),
-            "mean confidence": float(self.captions.probabilities.mean()),
-            "calibration error of confidence": self.captions.error,
-            "calibration error of words": self.words.error,
-            "area of risk over coverage": ours,
-            "area of the best order": best,
-            "area of a random order": random,
-            "bins of confidence": self.captions.bins,
-            "bins of words": self.words.bins,
-        } | (
-            {
-                "calibration error of what words name": self.named.error,
-                "bins of what words name": self.named.bins,
-            }
-            if len(self.named.outcomes)
-            else {}
-        )
-
-    def line(self) -> str:
-        """The report in a line."""
-        return (
-            f"confidence {self.captions.probabilities.mean():.3f} for "
-            f"{self.captions.outcomes.mean():.3f} good captions; calibration error "
-            f"{self.captions.error:.3f} of captions, {self.words.error:.3f} of words"
-            + (f", {self.named.error:.3f} of what they name" if len(self.named.outcomes) else "")
-        )
+    return kinds[:count], (*every.tolist(), mean - float(means @ every))

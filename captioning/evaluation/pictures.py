@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.records import Record
-from captioning.evaluation.assessment import CalibrationReport, Reliability
+from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
 from captioning.evaluation.grounding.mentions import MEASURES, SOURCES
 from captioning.evaluation.report import Report

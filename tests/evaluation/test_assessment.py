@@ -18,12 +18,11 @@ from captioning.evaluation.assessment import (
     FEWEST,
     TEMPERATURES,
     Assessed,
-    CalibrationReport,
-    Reliability,
     assess,
     calibrated,
     good_captions,
 )
+from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.search import Decoded
 from captioning.shapes import write_shapes
 from captioning.shelf import path_of
@@ -81,6 +80,16 @@ def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
         assert report.captions.error < 0.05
         assert report.named.error < 0.05
     assert len(of_sets) == 2
+
+
+def test_a_calibration_is_unsure_of_what_is_like_no_photo() -> None:
+    given = assessed()
+    given = replace(given, sets=(given.vectors[:, 0] > 0).astype(int))
+    patterns = np.random.default_rng(1).normal((0, 10), 1, (50, 2))
+    before, after = calibrated(given), calibrated(given, patterns=patterns)
+    of_photos, of_patterns = (torch.from_numpy(each)[:, None] for each in (given.vectors, patterns))
+    assert before.kind(of_patterns).mean() > 0.5 > 0.3 > after.kind(of_patterns).mean()
+    assert after.kind(of_photos).mean() == pytest.approx(given.good.mean(), abs=0.02)
 
 
 @pytest.mark.parametrize("images", [5, 14, 40])
