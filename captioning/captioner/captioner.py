@@ -23,7 +23,7 @@ from captioning.captioner.caption import Caption, Captions, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
-from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.kernels import accelerate, in_parts, on_by_default
@@ -32,7 +32,7 @@ from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.constrained import constrained
-from captioning.search.search import find_alternatives, generable_log_probs
+from captioning.search.search import find_alternatives, find_substitutes, generable_log_probs
 from captioning.threads import LEAST, cut, in_threads, read_ahead, thread_count
 
 Result = TypeVar("Result")
@@ -421,12 +421,32 @@ class Captioner:
             InputError: a word is unknown, or there is no such map.
         """
         names = known_maps(maps, self.model)
-        written = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))[1:]]])
+        ids = self.vocabulary.encode(text)[1:]
+        substitutes = []
+        if UNK in ids:
+            [substitutes] = self.batches([photo], partial(self._substitutes, ids))
+        self.vocabulary.known_words(text, substitutes)
         work = partial(
-            self._captions, search=self.search, maps=names, runners_up=runners_up, written=written
+            self._captions,
+            search=self.search,
+            maps=names,
+            runners_up=runners_up,
+            written=torch.tensor([[ids]]),
         )
         [[caption]] = map(raise_errors, self.batches([photo], work))
         return caption
+
+    def _substitutes(
+        self, ids: Sequence[int], batch: Sequence[Viewed | PhotoError]
+    ) -> list[tuple[str, ...]]:
+        """What the model would say of a photo in place of a caption's unknown words."""
+        [seen] = raise_errors(batch)
+        with torch.no_grad():
+            memory = self.model.remember(self.encode(seen.view.pixels[None].to(self.device)))
+        return [
+            self.vocabulary.spelt(words)
+            for words in find_substitutes(self.model.decoder, memory, ids, 2)
+        ]
 
     def constrained(
         self,

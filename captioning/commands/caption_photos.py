@@ -261,7 +261,6 @@ def _readings(
     captioner: "Captioner", photos: Sequence[Path], text: str, runners_up: int, maps: Sequence[str]
 ) -> "Iterator[Caption | PhotoError]":
     """The model's reading of a caption of each photo, or why the photo cannot be read."""
-    captioner.vocabulary.known_words(text)  # before any photo
     for photo in photos:
         try:
             yield captioner.read(photo, text, runners_up, maps)

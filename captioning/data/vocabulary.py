@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import takewhile
 from typing import get_args
@@ -104,22 +103,39 @@ class Vocabulary:
         """The ids of words between BOS and EOS; unknown words become UNK."""
         return [BOS, *(self._ids.get(word, UNK) for word in words), EOS]
 
-    def known_words(self, text: str) -> list[str]:
+    def known_words(self, text: str, substitutes: Sequence[Sequence[str]] = ()) -> list[str]:
         """The words of a text that has no others.
+
+        Args:
+            text: a caption, or a part of one.
+            substitutes: what the model would say in place of each unknown word, for the message.
 
         Raises:
             InputError: a word is unknown, or there is none.
         """
         words = tokenizer(self.tokenizer)(text)
         if unknown := [word for word in words if word not in self._ids]:
-            near = [close for word in unknown for close in get_close_matches(word, self.words, 2)]
-            remedy = f"did you mean {' or '.join(near)}?" if near else "use other words"
+            told = ", ".join(" or ".join(each) for each in substitutes)
+            remedy = f"there it would say {told}" if told else "use other words"
+            if near := [close for word in unknown for close in self._akin(word)[:2]]:
+                remedy = f"did you mean {' or '.join(near)}?"
             raise InputError(
                 f"{shown(text)}: the model does not know {', '.join(map(shown, unknown))}; {remedy}"
             )
         if not words:
             raise InputError(f"{shown(text)}: no words; give a caption")
         return words
+
+    def _akin(self, word: str) -> list[str]:
+        """The words with the same stem in English, or with two neighbouring letters swapped.
+
+        Of words that are merely spelt alike, half mean something else: brook and book.
+        """
+        from nltk.stem.snowball import EnglishStemmer  # takes half a second
+
+        stem = EnglishStemmer().stem
+        swapped = {f"{word[:n]}{word[n : n + 2][::-1]}{word[n + 2 :]}" for n in range(len(word))}
+        return [each for each in self.words if each in swapped or stem(each) == stem(word)]
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` up to the first EOS, without PAD and BOS."""

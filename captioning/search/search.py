@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from captioning.configurable import Configurable
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
@@ -22,6 +23,9 @@ from captioning.search.hypotheses import Hypotheses, take_along_captions
 
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
+
+CANDIDATES = 50
+"""Words that are tried in place of an unknown one."""
 
 
 class Decoded(NamedTuple):
@@ -175,6 +179,35 @@ def find_alternatives(
     others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
     log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
     return words, log_probs.exp()
+
+
+@torch.no_grad()
+def find_substitutes(
+    decoder: Decoder, memory: Memory, tokens: Sequence[int], k: int
+) -> list[list[int]]:
+    """For each unknown word of a caption of one image, the k likeliest words in its place.
+
+    The words before and after it count, up to the next unknown one.
+    """
+    found: list[list[int]] = []
+    ids = torch.tensor(tokens, device=memory.annotations.device)
+    for place in (ids == UNK).nonzero()[:, 0].tolist():
+        end = [*tokens, UNK].index(UNK, place + 1)
+
+        def log_probs(captions: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
+            read = F.pad(captions, (1, -1), value=BOS)
+            return generable_log_probs(decoder.teacher_forcing(memory, read[None])[0])[0]
+
+        chances = log_probs(ids[None, : place + 1])[0, place]
+        chances[EOS] = float("-inf")
+        words = chances.topk(min(CANDIDATES, len(chances) - len(NEVER) - 1)).indices
+        captions = ids[:end].repeat(len(words), 1)
+        captions[:, place] = words
+        scores = log_probs(captions).gather(2, captions[..., None]).sum(dim=(1, 2))
+        best = words[scores.argsort(descending=True)]
+        found.append(best[:k].tolist())
+        ids[place] = best[0]
+    return found
 
 
 def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:

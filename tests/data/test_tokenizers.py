@@ -87,6 +87,21 @@ def test_an_unknown_word_becomes_unk() -> None:
     assert vocabulary.decode(ids) == ("a", "<unk>")
 
 
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("vine", "did you mean vines?"),
+        ("bleu", "did you mean blue?"),
+        ("astronaut", "use other words"),
+        ("brook", "use other words"),
+    ],
+)
+def test_words_that_are_merely_spelt_alike_are_not_suggested(word: str, remedy: str) -> None:
+    vocabulary = Vocabulary(["blue", "book", "strong", "vines", "waterfront"])
+    with pytest.raises(InputError, match=rf"'{word}'; {remedy}".replace("?", r"\?")):
+        vocabulary.known_words(f"blue {word}")
+
+
 def test_known_words_come_first_and_stay() -> None:
     captions = ["a dog", "a dog", "a cat"]
     found = Vocabulary.build(captions, min_count=2, known=("horse", "a"))

@@ -4,10 +4,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.data.vocabulary import BOS, PAD, UNK
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.models import Decoder
 from captioning.search import BeamSearch
-from captioning.search.search import find_alternatives
+from captioning.search.search import find_alternatives, find_substitutes
 
 PHOTOS = [Image.linear_gradient("L").convert("RGB"), Image.new("RGB", (30, 50), "red")]
 
@@ -39,3 +39,17 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
     real = decoded.tokens != PAD
     torch.testing.assert_close(probabilities[real], best.values[..., :k][real])
     assert torch.equal(words[real], best.indices[..., :k][real])
+
+
+def test_a_substitute_suits_the_words_around_it(decoder: Decoder, annotations: Tensor) -> None:
+    def total(caption: list[int]) -> float:
+        tokens = torch.tensor([[caption]])
+        each = stepped(decoder, annotations[:1], tokens).log().gather(3, tokens[..., None])
+        return each.sum().item()
+
+    memory = decoder.remember(annotations[:1])
+    every = set(range(decoder.vocab_size)) - {PAD, BOS, EOS, UNK}
+    best = sorted(every, key=lambda word: -total([4, word, 6]))
+    after = sorted(every, key=lambda word: -total([4, best[0], 6, word, EOS]))
+    [found, last] = find_substitutes(decoder, memory, [4, UNK, 6, UNK, EOS], 3)
+    assert (found, last) == (best[:3], after[:3])
