@@ -101,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         modules, given = import_modules(given)
+        LINES.printed.clear()
         logging.getLogger("captioning").addHandler(LINES)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
@@ -125,8 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"this needs {error.name}; run pip install 'captioning[{extra}]'")
     except KeyboardInterrupt as interrupt:
         return _failed(str(interrupt) or "interrupted", 130)
-    except BrokenPipeError:  # whoever reads our output, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        discard_output()
         return 1
     except OSError as error:
         parts = (error.filename2 or error.filename, error.strerror or error)
@@ -170,6 +171,11 @@ def keep_freed_memory() -> None:
         glibc.mallopt(-3, 2**25)  # M_MMAP_THRESHOLD: its maximum
 
 
+def discard_output() -> None:
+    """Print to nowhere from now on: whoever reads our output, such as head, has enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _failed(line: str, code: int = 1) -> int:
     print(f"captioning: {printable(line)}", file=sys.stderr, flush=True)
     return code
@@ -190,13 +196,19 @@ def _failure_of_the_system(error: RuntimeError) -> str | None:
 
 
 class _Lines(logging.Handler):
-    """Prints what the package logs, such as classes without a kernel."""
+    """Prints what the package logs, such as classes without a kernel, once in a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         from captioning.progress_bar import is_first_process, say
 
-        if is_first_process():
-            say(f"captioning: {printable(record.getMessage())}")
+        line = printable(record.getMessage())
+        if is_first_process() and line not in self.printed:
+            say(f"captioning: {line}")
+        self.printed.add(line)
 
 
 LINES = _Lines()

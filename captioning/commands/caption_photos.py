@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
+from captioning.commands import discard_output
 from captioning.commands.options import (
     MAY_BEGIN_WITH_DASH,
     Maps,
@@ -213,7 +214,12 @@ def caption(
                 else:
                     chance = [f"{each.confidence:.2f}"] if confidence else []
                     shown = printable(*chance, photo, line or NOT_SURE)
-                say(shown, file=sys.stdout)
+                try:
+                    say(shown, file=sys.stdout)
+                except BrokenPipeError:
+                    if not (texts.csv or text_files or drawn):
+                        raise
+                    discard_output()  # files are written all the same
             done += 1
     if texts.csv is not None:
         with (

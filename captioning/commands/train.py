@@ -20,14 +20,28 @@ Keys = Annotated[
 def train_model(*options: Keys) -> None:
     """Train a model from a configuration: captioning train --config shapes.
 
+    The configurations that come with the package; what comes after another changes it:
+
+    - `coco`: the photo model's recipe on COCO, for a GPU
+    - `coco_paper`: the paper's model on COCO, for a GPU
+    - `coco_transformer`: after coco, a transformer
+    - `flickr8k`: Flickr8k, on two cores
+    - `flickr8k_transformer`: after flickr8k, a small transformer
+    - `overfit`: learns sixty photos by heart, to check data and model
+    - `photos`: the photo model, on Flickr8k and COCO
+    - `photos_self_critical`: after photos, its second stage
+    - `self_critical`: after another, on from its best model to a higher CIDEr
+    - `shapes`: drawn scenes, in minutes on one core
+    - `shapes_hard`: after shapes, hard attention
+    - `shapes_hard_scenes`: crowded drawn scenes, whose boxes teach attention
+    - `shapes_transformer`: after shapes, a transformer
+
     Every key of a configuration is an option. The most usual ones, and those of the command:
 
-    - `--config FILE`: a YAML file, or one of coco, coco_paper, coco_transformer, flickr8k,
-      flickr8k_transformer, overfit, photos, photos_self_critical, self_critical, shapes,
-      shapes_hard, shapes_hard_scenes and shapes_transformer; repeatable, and later ones change
-      earlier ones
+    - `--config FILE`: a YAML file, or one of these names; later ones change earlier ones
     - `--data.reader.init_args.root DIR`: folder of the data set
     - `--data.batch_size N`: images at a time
+    - `--data.limit N`: the first photos of each split only
     - `--data.workers N`: processes that read photos
     - `--data.features DIR`: keep the features of frozen stages in this folder
     - `--model.initial FILE`: start with the parameters of this model

@@ -51,6 +51,18 @@ def test_text_files_go_to_a_folder_with_prefix_and_suffix(
     assert {path.suffix for path in photos.iterdir()} == {".jpg", ".png"}
 
 
+def test_files_are_whole_where_nobody_reads_what_is_printed(
+    caption: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as after head -1
+    with os.fdopen(writing, "w", buffering=1) as closed:
+        monkeypatch.setattr("sys.stdout", closed)
+        assert main([*caption, "--csv", str(tmp_path / "all.csv")]) == 0
+    with (tmp_path / "all.csv").open(newline="") as file:
+        assert [row["caption"] for row in csv.DictReader(file)] == list(expected.values())
+
+
 def test_words_of_the_user_are_not_replaced_unless_asked_for(
     caption: list[str], photos: Path, expected: dict[str, str], capsys: Capture
 ) -> None:

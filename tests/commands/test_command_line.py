@@ -1,6 +1,8 @@
 """What every command has: help, options as published, exit codes and errors of one line."""
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,9 +104,9 @@ def test_help_needs_no_torch(command: str) -> None:
     assert f"Usage: captioning {command}" in shown.stdout
 
 
-def test_the_help_of_train_names_the_configurations() -> None:
-    assert train_model.__doc__
-    assert all(name in train_model.__doc__ for name in config_names())
+def test_the_help_of_train_says_what_the_configurations_are() -> None:
+    told = re.findall(r"^    - `(\w+)`: .{10,68}$", train_model.__doc__ or "", re.MULTILINE)
+    assert told == config_names()
 
 
 def test_completion_knows_commands_and_their_options(capsys: Capture) -> None:
@@ -174,6 +176,23 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share, "models", raising(RuntimeError("impossible")))
     with pytest.raises(RuntimeError, match="impossible"):
         main(["models"])
+
+
+def test_what_is_logged_is_printed_once_in_a_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def command() -> None:
+        for name in ("Mine", "Mine", "Other"):
+            logging.getLogger("captioning.kernels").info("no kernel for class %s", name)
+
+    monkeypatch.setattr(share, "models", command)
+    for _ in range(2):
+        assert main(["models"]) == 0
+        lines = [f"captioning: no kernel for class {name}" for name in ("Mine", "Other")]
+        assert capsys.readouterr().err.splitlines() == lines
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert main(["models"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
