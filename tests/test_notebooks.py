@@ -28,6 +28,12 @@ def code(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def answers(notebook: NotebookNode) -> list[str]:
+    """The code that is folded below the exercises."""
+    folded = r"<details><summary>Answer</summary>\n\n```python\n(.*?)\n```\n\n</details>"
+    return re.findall(folded, "\n".join(cell.source for cell in notebook.cells), re.DOTALL)
+
+
 def cell(notebook: NotebookNode, name: str) -> NotebookNode:
     [found] = [cell for cell in code(notebook) if cell.get("id") == name]
     return found
@@ -58,8 +64,10 @@ def complaints(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def executed(name: str, jupyter: Path) -> NotebookNode:
-    """A notebook after it has run from top to bottom."""
+    """A notebook after it has run from top to bottom, and the answers to its exercises after it."""
     notebook = committed(name)
+    length = len(notebook.cells)
+    notebook.cells += map(nbformat.v4.new_code_cell, answers(notebook))
     write_kernel_spec(jupyter / "kernels" / "tests")  # this Python, whatever kernels a user has
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(jupyter))
@@ -71,6 +79,7 @@ def executed(name: str, jupyter: Path) -> NotebookNode:
         NotebookClient(
             notebook, kernel_name="tests", timeout=900, resources=resources, **options
         ).execute()
+    del notebook.cells[length:]
     return notebook
 
 
@@ -93,6 +102,15 @@ def test_every_cell_has_run_and_shows_its_figures(name: str) -> None:
     assert [len(pictures(cell)) for cell in cells] == counts
     assert sum(counts) > 1
     assert (FOLDER / name).stat().st_size < LARGEST[name]
+
+
+def test_three_exercises_have_answers_that_check_themselves() -> None:
+    notebook = committed("attention.ipynb")
+    asked = [cell for cell in notebook.cells if cell.source.startswith("### Exercise")]
+    assert len(asked) == len(answers(notebook)) == 3
+    for answer in answers(notebook):
+        assert "assert" in answer
+        compile(answer, "answer", "exec")
 
 
 @each_notebook

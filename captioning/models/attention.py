@@ -89,7 +89,7 @@ class ScoredAttention(Attention):
     ) -> Attended:
         """Weights over regions for every query, and the contexts (eq. 4-6, 13)."""
         weights = masked_softmax(self.scores(query, keys), mask)
-        return Attended(weights.to(annotations.dtype) @ annotations, weights)
+        return Attended(weights.to(annotations.dtype) @ annotations, weights)  # eq. 13
 
 
 class AdditiveAttention(ScoredAttention):

@@ -71,7 +71,7 @@ class Encoder(Configurable, nn.Module):
 
 
 class CNNEncoder(Encoder):
-    """Annotation vectors from the last feature map of a network.
+    """Annotation vectors from the last feature map of a network (section 3.1.1).
 
     Frozen stages stay in evaluation mode, or their batch-norm statistics would drift. Trained
     stages that start from pretrained weights keep those statistics, too: statistics of a few photos
@@ -147,7 +147,7 @@ class CNNEncoder(Encoder):
         features = self.pool(feature_map(images, self.mean, self.std, self.stages))
         height, width = images.shape[2:]
         self._grids[height, width] = features.shape[2], features.shape[3]
-        return features.flatten(2).transpose(1, 2)
+        return features.flatten(2).transpose(1, 2)  # section 3.1.1
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns; a size that was never encoded takes the time of an image."""

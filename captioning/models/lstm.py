@@ -132,7 +132,7 @@ class LSTMDecoder(Decoder):
         if self.scalar_gate:
             context = self.beta(h).sigmoid() * context  # section 4.2.1, (B, N, D)
 
-        gates = self.word_gates(word) + self.hidden_gates(h) + self.context_gates(context)
+        gates = self.word_gates(word) + self.hidden_gates(h) + self.context_gates(context)  # eq. 1
         i, f, g, o = gates.to(c.dtype).chunk(4, dim=-1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()  # eq. 2, in the cell's precision
         h = o.sigmoid() * c.tanh()  # eq. 3

@@ -70,7 +70,7 @@ class SampledBound(Objective, nn.Module):
         entropy = (entropies * real).sum()
         advantages = (likelihoods.detach() - self.baseline) * real.any(dim=2)
         # drawn - drawn.detach() is zero, but its gradient is not.
-        rewarded = self.reward * advantages * (drawn - drawn.detach())
+        rewarded = self.reward * advantages * (drawn - drawn.detach())  # eq. 12
         total = -(likelihoods + rewarded).sum() - self.entropy * entropy
         with torch.no_grad():
             of_drawn = real.any(dim=2)[~expected]

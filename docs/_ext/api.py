@@ -14,6 +14,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.inspect import stringify_signature
 from sphinx.util.nodes import make_refnode
 
+from .lines import on_the_site
+
 OUTSIDE = re.compile(r"\[[^\[\]]+\]\((?:\.\./)+(?P<path>[^)#\s]+)(?:#[^)\s]*)?\)")
 """A Markdown link to something above its page's folder."""
 
@@ -130,7 +132,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
             0,
             MODULES.sub(
                 lambda match: modules_text(match[1]),
-                with_paths(source[0], Path(app.srcdir).parent),
+                with_paths(on_the_site(source[0]), Path(app.srcdir).parent),
             ),
         ),
     )

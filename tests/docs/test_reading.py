@@ -1,28 +1,28 @@
-"""The page that leads from the paper's equations to the lines."""
+"""The pages that lead from the paper's equations to the lines."""
 
 import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
-ROWS = re.findall(r"^\| (eq\. \d+|section [\d.]+) \|.*\| `([\w.]+)` \|$", PAGE.read_text(), re.M)
+from docs._ext import lines
+
+PAGE = lines.REPOSITORY / "docs" / "reading.md"
+ROWS = re.findall(r"^\| (eq\. \d+|section [\d.]+) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+LINKS = {
+    (link["mark"], link["module"].replace("/", "."), link["name"])
+    for page in lines.PAGES
+    for link in lines.LINK.finditer(page.read_text())
+}
 
 
-def named(path: str) -> Any:
-    """The module, class or function of a dotted path."""
-    parts = path.split(".")
-    for length in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:length]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[length:]:
-            found = getattr(found, part)
-        return found
-    raise AssertionError(path)
+def docstrings(module: str, name: str) -> str:
+    """Of a class or function, and of the class that it is a method of."""
+    parts = [importlib.import_module(module)]
+    for part in name.split("."):
+        parts.append(getattr(parts[-1], part))
+    return " ".join(" ".join((part.__doc__ or "").split()) for part in parts[1:])
 
 
 def equations(docstring: str) -> set[str]:
@@ -36,15 +36,20 @@ def equations(docstring: str) -> set[str]:
 
 
 def test_every_equation_is_on_the_page_in_order() -> None:
-    numbers = [int(what.split()[1]) for what, _ in ROWS if what.startswith("eq.")]
+    numbers = [int(row.split()[1]) for row in ROWS if row.startswith("eq.")]
     assert numbers == sorted(numbers)
     assert set(numbers) == {*range(1, 15)}
+    assert [link["mark"] for link in lines.LINK.finditer(PAGE.read_text())] == ROWS
 
 
-@pytest.mark.parametrize(("what", "where"), ROWS)
-def test_an_equation_stands_in_the_docstring_that_is_named(what: str, where: str) -> None:
-    docstring = " ".join((named(where).__doc__ or "").split())
-    if what.startswith("eq."):
-        assert what.split()[1] in equations(docstring)
-    else:
-        assert what in docstring
+@pytest.mark.parametrize("page", lines.PAGES, ids=lambda page: page.name)
+def test_links_lead_to_the_lines_of_their_equations(page: Path) -> None:
+    text = page.read_text()
+    assert len(lines.LINK.findall(text)) == len(re.findall(r"\.py#L", text)) > 10
+    assert lines.with_anchors(text) == text, "run: python docs/_ext/lines.py"
+
+
+@pytest.mark.parametrize(("mark", "module", "name"), sorted(LINKS))
+def test_an_equation_stands_in_the_docstring(mark: str, module: str, name: str) -> None:
+    docstring = docstrings(module, name)
+    assert mark in docstring or mark.removeprefix("eq. ") in equations(docstring)
