@@ -272,7 +272,8 @@ def calibrated(
     photo: Sequence[float]
     kinds, photo = _kinds(assessed, patterns)
     if start is not None and not photo:
-        kinds, photo = assessed.features[:, -1], start.photo
+        kinds = start.kind(torch.from_numpy(assessed.vectors)[:, None]).numpy()
+        photo = start.photo
     features = np.column_stack([assessed.features[:, :-1], kinds])
     known = np.isfinite(features)  # one caption alone, say, has no margin
     means = np.where(known, features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
@@ -284,7 +285,8 @@ def calibrated(
     if start is not None:
         known_before = np.zeros(len(scales))
         known_before[: len(start.weights)] = start.weights
-        first = np.append(known_before * scales, start.bias)
+        moved = (means[: len(start.means)] - start.means) @ start.weights
+        first = np.append(known_before * scales, start.bias + moved)
         penalty = np.append(np.full(len(scales), SLOPES), OFFSET) / count
     *weights, bias = _regression(standard, assessed.good, assessed.equal, first, penalty, BOUNDS)
 

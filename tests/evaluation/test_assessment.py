@@ -111,6 +111,20 @@ def test_a_few_photos_calibrate_better_with_a_start_than_without(images: int) ->
     assert not several or np.mean([ours - plain for ours, _, plain in several]) < -0.02
 
 
+def test_a_start_that_knows_kinds_of_photos_is_moved_little_by_few() -> None:
+    given = assessed()
+    start = calibrated(replace(given, sets=(given.vectors[:, 0] > 0).astype(int)))
+    features = given.features.copy()
+    features[:, -1] = np.nan  # the calibration itself knows the kind
+    given = replace(given, features=features)
+    before, after = (
+        CalibrationReport.of((given, calibration)).captions
+        for calibration in (start, calibrated(given.part(np.arange(4000) < 14), start))
+    )
+    assert before.error < 0.02
+    assert after.error < 0.1
+
+
 def test_many_photos_calibrate_as_if_there_were_no_start() -> None:
     start = Calibration(1.0, (0.0,) * 5, (0.0, 1.0, 0.0, 0.0, 0.0), -2.0)
     found, plain = calibrated(assessed(), start), calibrated(assessed())
