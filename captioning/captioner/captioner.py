@@ -30,8 +30,7 @@ from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory
-from captioning.search import BeamSearch, Decoded, Search
-from captioning.search.constrained import constrained
+from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
 from captioning.search.search import find_alternatives, find_substitutes, generable_log_probs
 from captioning.threads import LEAST, cut, in_threads, read_ahead, thread_count
 
@@ -470,8 +469,17 @@ class Captioner:
         Raises:
             InputError: a word to say is unknown, or no caption can be as asked.
         """
-        asked = search or self.search
-        return constrained(asked, self.vocabulary, begin, avoid, must_say, width)
+
+        def ids(text: str) -> list[int]:
+            return self.vocabulary.ids(self.vocabulary.known_words(text))[1:-1]
+
+        found: Any = (search or self.search).replace(
+            ConstrainedBeamSearch,
+            begin=ids(begin) if begin else [],
+            avoid=[ids(text) for text in avoid if UNK not in self.vocabulary.encode(text)],
+            must_say=[ids(text) for text in must_say],
+        )
+        return found.replace(width=width or found.width * found.automaton.banks)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images or of cached features, as `Model.encode` takes them."""

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,6 +53,7 @@ def captioned_lines(
         yield Line(json_line(photo, caption), error)
 
 
+@dataclass(frozen=True)
 class Shards:
     """The files captions-00000.jsonl, captions-00001.jsonl, ... in a folder, each written whole.
 
@@ -59,10 +61,9 @@ class Shards:
     the captions depend on, for the manifest.
     """
 
-    def __init__(self, folder: Path, size: int, settings: dict[str, Any]) -> None:
-        self.folder = folder
-        self.size = size
-        self.settings = settings
+    folder: Path
+    size: int
+    settings: dict[str, Any]
 
     def path(self, number: int) -> Path:
         return self.folder / f"captions-{number:05d}.jsonl"

@@ -8,20 +8,109 @@ The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off; th
 not even imported.
 """
 
-from captioning.kernels.accelerate import (
-    accelerate,
-    caption_cross_entropy,
-    fast_encoding,
-    in_parts,
-    on_by_default,
-    plain,
-)
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
-__all__ = [
-    "accelerate",
-    "caption_cross_entropy",
-    "fast_encoding",
-    "in_parts",
-    "on_by_default",
-    "plain",
-]
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from captioning.models.decoder import Decoder, Memory
+from captioning.models.losses import cross_entropy
+from captioning.models.model import Model
+
+log = logging.getLogger(__name__)
+
+SWITCH = "CAPTIONING_KERNELS"
+"""The environment variable that switches kernels off."""
+
+CPU_PIXELS, GPU_PIXELS = 2**18, 2**21
+"""Pixels of images that are encoded at once: on a CPU 5 of 224 x 224, or 2 of 320 x 320."""
+
+
+def on_by_default() -> bool:
+    """False if the environment switches kernels off."""
+    return os.environ.get(SWITCH, "on").lower() not in ("off", "0", "false", "no")
+
+
+def accelerate(model: Model) -> Model:
+    """The same model with fast kernels, sharing all parameters that may be trained.
+
+    Train, move, load and save the plain model; the accelerated one follows. Accelerate it again
+    after replacing a layer of its decoder, adding a hook there, freezing or moving it. A model
+    that is frozen gets a `folded` encoder.
+
+    Returns:
+        The model itself on a GPU, where it is as fast; and if neither part has a kernel. A decoder
+        without one is told by a log line.
+    """
+    if next(model.parameters()).device.type != "cpu":
+        return model
+    from captioning.kernels.convolutions import folded
+    from captioning.kernels.fast_lstm import FastLSTM, why_not
+
+    encoder, decoder = model.encoder, model.decoder
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        encoder = folded(encoder)
+    if (reason := why_not(decoder)) is None:
+        decoder = FastLSTM(cast("Any", decoder))
+    else:
+        kind = type(decoder).__name__
+        log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)
+    if encoder is model.encoder and decoder is model.decoder:
+        return model
+    return Model(encoder, model.adapter, decoder)
+
+
+def plain(decoder: Decoder) -> Decoder:
+    """The decoder whose kernel this is, or the decoder itself if it is no kernel."""
+    return cast("Decoder", getattr(decoder, "plain", decoder))
+
+
+def caption_cross_entropy(
+    decoder: Decoder,
+    memory: Memory,
+    tokens: Int[Tensor, "B N S"],
+    label_smoothing: float = 0.0,
+    caption_weights: Float[Tensor, "B N"] | None = None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
+    """Cross-entropy of captions, summed over all words, in nats; and attention weights.
+
+    A decoder's kernel computes it without holding the logits of all words; weights are then zero at
+    PAD, which is undefined otherwise.
+
+    Args:
+        decoder: of an accelerated or a plain model.
+        memory: of the images.
+        tokens: the captions from BOS to EOS.
+        label_smoothing: as of `captioning.models.losses.cross_entropy`.
+        caption_weights: as there.
+    """
+    if hasattr(decoder, "plain"):
+        kernel: Any = decoder
+        return kernel.cross_entropy(memory, tokens, label_smoothing, caption_weights)
+    logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])
+    return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights
+
+
+def in_parts(encode: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Equals `encode(images)` without gradients, a few images at a time.
+
+    The maps of many images take a CPU a third longer each, beyond its caches, and fill the memory.
+    Cached features, which are floats, are encoded at once.
+    """
+    pixels = CPU_PIXELS if images.device.type == "cpu" else GPU_PIXELS
+    at_once = max(1, pixels // images[0, 0].numel())
+    if images.is_floating_point() or len(images) <= at_once:
+        return encode(images)
+    return torch.cat([encode(part) for part in images.split(at_once)])
+
+
+def fast_encoding(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Equals the network for inference, `folded` and `in_parts`."""
+    from captioning.kernels.convolutions import folded
+
+    return partial(in_parts, folded(network))

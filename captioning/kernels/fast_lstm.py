@@ -55,15 +55,6 @@ class FastLSTM(Decoder):
         assert kernel is not None
         self.kernel = kernel
 
-    @property
-    def training(self) -> bool:
-        """The plain decoder's mode, which `train` and `eval` set in either."""
-        return self.plain.training
-
-    @training.setter
-    def training(self, mode: bool) -> None:
-        pass
-
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> PreparedMemory:

@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from captioning.data.vocabulary import EOS, PAD, UNK, Vocabulary
+from captioning.data.vocabulary import EOS, PAD
 from captioning.errors import InputError
 from captioning.models.decoder import Step
 from captioning.search.beam import BeamSearch, Continuations
 from captioning.search.hypotheses import Hypotheses
-from captioning.search.search import Search, generable_log_probs
+from captioning.search.search import generable_log_probs
 
 Phrase = tuple[int, ...]
 """The ids of words that follow each other."""
@@ -177,26 +177,3 @@ class Automaton:
         for words in tokens.unbind(2):
             states = self.table[states, symbol_of[words]]
         return self.needed[states], self.needed[self.table[states]][..., symbol_of]
-
-
-def constrained(
-    search: Search,
-    vocabulary: Vocabulary,
-    begin: str,
-    avoid: Sequence[str],
-    must_say: Sequence[str],
-    width: int | None,
-) -> Search:
-    """See `Captioner.constrained`."""
-
-    def ids(text: str) -> list[int]:
-        return vocabulary.ids(vocabulary.known_words(text))[1:-1]
-
-    found = search.replace(
-        ConstrainedBeamSearch,
-        begin=ids(begin) if begin else [],
-        avoid=[ids(text) for text in avoid if UNK not in vocabulary.encode(text)],
-        must_say=[ids(text) for text in must_say],
-    )
-    assert isinstance(found, ConstrainedBeamSearch)
-    return found.replace(width=width or found.width * found.automaton.banks)

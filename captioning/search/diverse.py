@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search.beam import BeamSearch, Continuations
-from captioning.search.hypotheses import Hypotheses, take_along_captions
+from captioning.search.hypotheses import Hypotheses
 from captioning.search.search import Decoded, generable_log_probs
 
 
@@ -57,12 +57,12 @@ class DiverseBeamSearch(BeamSearch):
                 scores = scores.masked_fill((tokens == earlier.tokens).all(dim=2), -inf)
             log_probs = F.pad(decoded.log_probs, (0, missing))
             weights = F.pad(decoded.weights, (0, 0, 0, missing))
-            best.append(_sorted(Decoded(tokens, log_probs, weights, scores), most=1))
+            best.append(Decoded(tokens, log_probs, weights, scores).best(1))
         together = Decoded(*(torch.cat(parts, dim=1) for parts in zip(*best, strict=True)))
         lengths = (together.tokens != PAD).sum(dim=2)
         own = together.log_probs.sum(dim=2) / lengths**self.length_penalty
         own = own.masked_fill(together.scores.isneginf(), -inf)
-        return _sorted(together._replace(scores=own))
+        return together._replace(scores=own).best()
 
     def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
         """The best next words of a group's captions, their totals less what the words cost."""
@@ -94,9 +94,3 @@ class DiverseBeamSearch(BeamSearch):
             costs.scatter_add_(1, said, each)
             costs[:, PAD] = 0.0
         return costs
-
-
-def _sorted(decoded: Decoded, most: int | None = None) -> Decoded:
-    """The best captions of each image, by their score."""
-    order = decoded.scores.argsort(dim=1, descending=True, stable=True)
-    return Decoded(*(take_along_captions(part, order)[:, :most] for part in decoded))

@@ -25,8 +25,6 @@ class Hypotheses:
         history: for every word the attention weights and, in beam search, the index of the caption
             that each caption continues. `weights` traces them back when a search ends; the other
             tensors are small and are reordered at every word.
-        draws: random numbers from 0 to 1 for every word that may be drawn; None for a search that
-            draws from torch's generator, or not at all.
     """
 
     tokens: Int[Tensor, "B N t"]
@@ -34,12 +32,9 @@ class Hypotheses:
     totals: Float[Tensor, "B N"]
     finished: Bool[Tensor, "B N"]
     history: tuple[tuple[Float[Tensor, "B N L"], Int[Tensor, "B N"] | None], ...]
-    draws: Float[Tensor, "B N M"] | None = None
 
     @classmethod
-    def empty(
-        cls, memory: Memory, n: int, draws: Float[Tensor, "B N M"] | None = None
-    ) -> "Hypotheses":
+    def empty(cls, memory: Memory, n: int) -> "Hypotheses":
         """N captions per image without any word."""
         new, images = memory.annotations.new_zeros, len(memory.annotations)
         return cls(
@@ -48,7 +43,6 @@ class Hypotheses:
             totals=new((images, n), dtype=torch.float),
             finished=new((images, n), dtype=torch.bool),
             history=(),
-            draws=None if draws is None else draws.to(memory.annotations.device),
         )
 
     @property
@@ -57,11 +51,6 @@ class Hypotheses:
         if self.tokens.shape[2]:
             return self.tokens[:, :, -1].masked_fill(self.finished, PAD)
         return torch.where(self.totals.isneginf(), PAD, BOS)
-
-    @property
-    def draw(self) -> Float[Tensor, "B N"] | None:
-        """The random number of each caption's next word."""
-        return None if self.draws is None else self.draws[:, :, self.tokens.shape[2]]
 
     @property
     def weights(self) -> Float[Tensor, "B N t L"]:
@@ -92,7 +81,6 @@ class Hypotheses:
             before[2] + log_probs,
             before[3] | (tokens == EOS),
             (*self.history, (weights, parents)),
-            self.draws,
         )
 
 

@@ -5,7 +5,7 @@ Shapes: B images, N captions per image, r captions of all images, V vocabulary.
 
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 
@@ -25,15 +25,8 @@ class IndependentSearch(Search):
     captions: int
 
     @abstractmethod
-    def choose(
-        self, log_probs: Float[Tensor, "*B V"], draw: Float[Tensor, "*B"] | None = None
-    ) -> Int[Tensor, "*B"]:
-        """The next word of every caption.
-
-        Args:
-            log_probs: of all words.
-            draw: `Hypotheses.draw`.
-        """
+    def choose(self, log_probs: Float[Tensor, "B N V"], place: int) -> Int[Tensor, "B N"]:
+        """The word of every caption in this place, from 0."""
 
     def start(self, memory: Memory) -> Hypotheses:
         return Hypotheses.empty(memory, self.captions)
@@ -42,7 +35,7 @@ class IndependentSearch(Search):
         """Every caption with its next word; PAD if it has ended."""
         log_probs = generable_log_probs(step.logits)
         self.forbid(log_probs, hypotheses.tokens)
-        words = self.choose(log_probs, hypotheses.draw)
+        words = self.choose(log_probs, hypotheses.tokens.shape[2])
         own = log_probs.gather(2, words[:, :, None]).squeeze(2)
         ended = hypotheses.finished
         words, own = words.masked_fill(ended, PAD), own.masked_fill(ended, 0.0)
@@ -54,9 +47,7 @@ class Greedy(IndependentSearch):
 
     captions = 1
 
-    def choose(
-        self, log_probs: Float[Tensor, "*B V"], draw: Float[Tensor, "*B"] | None = None
-    ) -> Int[Tensor, "*B"]:
+    def choose(self, log_probs: Float[Tensor, "B N V"], place: int) -> Int[Tensor, "B N"]:
         return log_probs.max(dim=-1).indices  # on CPUs in half the time of `argmax`
 
 
@@ -85,29 +76,18 @@ class Sampling(IndependentSearch):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.draws = self.seed is None
-        self._image_seeds: Sequence[int] | None = None
+        self._random: Float[Tensor, "B N T"] | None = None  # for every word that may be drawn
 
     def for_images(self, images: Iterable[bytes]) -> "Sampling":
         if self.seed is None:
             return self
-        search = copy(self)
-        search._image_seeds = [zlib.crc32(image, self.seed) for image in images]
+        search, shape = copy(self), (self.captions, self.max_length)
+        seeds = [zlib.crc32(image, self.seed) for image in images]
+        random = [torch.rand(shape, generator=torch.Generator().manual_seed(s)) for s in seeds]
+        search._random = torch.stack(random)
         return search
 
-    def start(self, memory: Memory) -> Hypotheses:
-        """N empty captions per image, with random numbers of each image's own."""
-        if self._image_seeds is None:
-            return super().start(memory)
-        shape = self.captions, self.max_length
-        draws = [
-            torch.rand(shape, generator=torch.Generator().manual_seed(seed))
-            for seed in self._image_seeds
-        ]
-        return Hypotheses.empty(memory, self.captions, torch.stack(draws))
-
-    def choose(
-        self, log_probs: Float[Tensor, "*B V"], draw: Float[Tensor, "*B"] | None = None
-    ) -> Int[Tensor, "*B"]:
+    def choose(self, log_probs: Float[Tensor, "B N V"], place: int) -> Int[Tensor, "B N"]:
         probabilities = (log_probs.flatten(0, -2) / self.temperature).softmax(dim=-1)
         if self.top_k or self.top_p < 1:
             ranked, words = probabilities.sort(dim=-1, descending=True)
@@ -115,13 +95,13 @@ class Sampling(IndependentSearch):
             ranked = ranked.masked_fill(before >= self.top_p, 0.0)
             if self.top_k:
                 ranked[:, self.top_k :] = 0.0
-            if draw is None:
-                chosen = words.gather(1, ranked.multinomial(1))
-                return chosen.view(log_probs.shape[:-1])
+            if self._random is None:
+                return words.gather(1, ranked.multinomial(1)).view(log_probs.shape[:-1])
             probabilities = torch.zeros_like(ranked).scatter_(1, words, ranked)
-        if draw is None:
+        if self._random is None:
             return probabilities.multinomial(1).view(log_probs.shape[:-1])
-        return _drawn(probabilities, draw.flatten()).view(log_probs.shape[:-1])
+        self._random = self._random.to(log_probs.device)  # once, not at every word
+        return _drawn(probabilities, self._random[..., place].flatten()).view(log_probs.shape[:-1])
 
 
 def _drawn(probabilities: Float[Tensor, "r V"], draw: Float[Tensor, "r"]) -> Int[Tensor, "r"]:

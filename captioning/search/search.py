@@ -44,6 +44,11 @@ class Decoded(NamedTuple):
     weights: Float[Tensor, "B N T L"]
     scores: Float[Tensor, "B N"]
 
+    def best(self, most: int | None = None) -> "Decoded":
+        """The captions of each image with the highest scores, the best first."""
+        order = self.scores.argsort(dim=1, descending=True, stable=True)
+        return Decoded(*(take_along_captions(part, order)[:, :most] for part in self))
+
 
 @dataclass(eq=False, kw_only=True)
 class Search(Configurable):
@@ -91,9 +96,8 @@ class Search(Configurable):
                 break
         lengths = (hypotheses.tokens != PAD).sum(dim=2).clamp(min=1)  # EOS included
         scores = hypotheses.totals / lengths**self.length_penalty
-        order = scores.argsort(dim=1, descending=True, stable=True)
-        parts = hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores
-        return Decoded(*(take_along_captions(part, order) for part in parts))
+        found = Decoded(hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores)
+        return found.best()
 
     def for_images(self, images: Iterable[bytes]) -> "Search":
         """The search for a batch of these images, for searches that draw by them.

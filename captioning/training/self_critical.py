@@ -15,7 +15,7 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
-from captioning.kernels import caption_cross_entropy
+from captioning.kernels import caption_cross_entropy, plain
 from captioning.metrics.cider import DocumentFrequencies, Reward
 from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder, Model
@@ -62,7 +62,7 @@ class SelfCritical(Objective):
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         writing = nn.ModuleList([model.adapter, model.decoder])
-        training = model.decoder.training
+        training = plain(model.decoder).training
         writing.eval()
         try:
             memory = model.remember(annotations)
@@ -75,9 +75,9 @@ class SelfCritical(Objective):
             rewards = rewards.to(annotations.device)
             total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
             if self.likelihood:
-                plain, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
+                lost, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
                 captions = batch.tokens.any(dim=2).sum()
-                total = total + self.likelihood * rewards.numel() / captions * plain
+                total = total + self.likelihood * rewards.numel() / captions * lost
         finally:
             writing.train(training)
         words = sum(len(sample) for of_image in samples for sample in of_image) / rewards.numel()

@@ -7,6 +7,7 @@ from PIL import Image
 
 from captioning.captioner import Captioner
 from captioning.data.images import find_photos
+from captioning.errors import InputError
 from captioning.inference.bulk import Photos, Shards, caption_into_shards
 from captioning.search import BeamSearch, Sampling
 
@@ -82,3 +83,20 @@ def test_new_photos_get_further_shards_wherever_they_are(
     assert "lines of photos that have gone: 1" in capsys.readouterr().err
     finished = json.loads((shards.folder / "manifest.json").read_text())["finished"]
     assert finished == {"photos": 7, "unreadable": 1}
+
+
+def test_a_shard_says_which_photos_have_a_caption(shards: Shards) -> None:
+    name = "caf\udce9.jpg"  # not UTF-8
+    entries = {"image": name, "caption": "a dog"}, {"image": "b.jpg", "error": "b.jpg: empty"}
+    shards.write(0, [json.dumps(entry, ensure_ascii=False) for entry in entries])
+    assert lines(shards)[0][0]["image"] == name
+    assert list(shards.lines(0)) == [(name, True), ("b.jpg", False)]
+
+
+@pytest.mark.parametrize("line", ['{"image": "a.j', "[]", '{"image": 3}', '{"caption": "a dog"}'])
+def test_a_damaged_shard_is_named(shards: Shards, line: str) -> None:
+    shards.write(0, ['{"image": "a.jpg"}', line])
+    with pytest.raises(
+        InputError, match=r"captions-00000\.jsonl: line 2 is not of a photo; remove"
+    ):
+        list(shards.lines(0))

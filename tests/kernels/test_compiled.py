@@ -6,18 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import Tensor
 
 from captioning.kernels import compiled
 from captioning.kernels.compiled import Compiled, compile_from_now
 
 X = torch.zeros(3, 2)
-
-
-@pytest.fixture
-def function() -> Compiled[[Tensor], Tensor]:
-    """Two when compiled, one when not."""
-    return Compiled(lambda x: x + 2, plainly=lambda x: x + 1)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,15 @@ from torch import Tensor
 
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.models import Decoder
-from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
+from captioning.search import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    Decoded,
+    DiverseBeamSearch,
+    Greedy,
+    Sampling,
+    Search,
+)
 
 WORDS = range(4, 8)
 MASK = torch.tensor([[True] * 6, [True] * 3 + [False] * 3, [False] * 5 + [True]])
@@ -17,6 +25,7 @@ SEARCHES = {
     "beam by probability": BeamSearch(4, length_penalty=0.0, max_length=6),
     "sampling": Sampling(3, max_length=6),
     "nucleus": Sampling(3, temperature=2.0, top_k=3, top_p=0.9, max_length=6),
+    "diverse": DiverseBeamSearch(2, 0.7, groups=4, diversity=2.0, max_length=6),
 }
 every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 
@@ -62,26 +71,39 @@ def lengths(decoded: Decoded) -> list[int]:
     return ((decoded.tokens != PAD) & (decoded.tokens != EOS)).sum(dim=2).flatten().tolist()
 
 
-def test_a_beam_of_one_is_greedy(decoder: Decoder, annotations: Tensor) -> None:
+@pytest.mark.parametrize(
+    "search", [BeamSearch(1, max_length=12), Sampling(2, top_k=1, max_length=12)]
+)
+def test_a_beam_of_one_and_drawing_the_best_word_are_greedy(
+    decoder: Decoder, annotations: Tensor, search: Search
+) -> None:
     greedy = searched(Greedy(max_length=12), decoder, annotations)
-    beam = searched(BeamSearch(1, max_length=12), decoder, annotations)
-    assert beam.tokens.equal(greedy.tokens)
-    torch.testing.assert_close(beam.scores, greedy.scores)
+    found = searched(search, decoder, annotations)
+    assert found.tokens.equal(greedy.tokens.expand_as(found.tokens))
+    torch.testing.assert_close(found.scores, greedy.scores.expand_as(found.scores))
+
+
+def check_brute_force(
+    search: Search, decoder: Decoder, annotations: Tensor, captions: Tensor
+) -> None:
+    """The search's captions are these, (N, T), the best first, and then none."""
+    found = searched(search, decoder, annotations)
+    log_probs, _, real = forced(decoder, annotations, captions.expand(3, -1, -1))
+    scores = log_probs.sum(-1) / real.sum(-1) ** search.length_penalty
+    scores, order = scores.sort(descending=True)
+    count = len(captions)
+    torch.testing.assert_close(found.scores[:, :count], scores, rtol=1e-6, atol=1e-6)
+    assert found.tokens[:, :count].equal(captions[order])
+    assert found.scores[:, count:].isneginf().all()
 
 
 @pytest.mark.parametrize(("length_penalty", "max_length"), [(0.0, 4), (0.7, 3), (1.0, 3)])
 def test_a_wide_beam_is_brute_force(
     decoder: Decoder, annotations: Tensor, length_penalty: float, max_length: int
 ) -> None:
-    captions = every_caption(max_length)
-    width = captions.shape[1]
-    found = searched(BeamSearch(width, length_penalty, max_length=max_length), decoder, annotations)
-    for b in range(3):
-        log_probs, _, real = forced(decoder, annotations[b : b + 1], captions)
-        scores = (log_probs.sum(-1) / real.sum(-1) ** length_penalty)[0]
-        order = scores.argsort(descending=True)
-        torch.testing.assert_close(found.scores[b], scores[order], rtol=1e-6, atol=1e-6)
-        assert found.tokens[b].equal(captions[0, order])
+    [captions] = every_caption(max_length)
+    search = BeamSearch(len(captions), length_penalty, max_length=max_length)
+    check_brute_force(search, decoder, annotations, captions)
 
 
 def beam_written_out(
@@ -127,8 +149,13 @@ def test_a_narrow_beam_is_a_search_written_out(decoder: Decoder, annotations: Te
         BeamSearch(3, max_length=8),
         BeamSearch(3, 0.7, max_length=8, no_repeat_ngram=2),
         Sampling(2, top_k=1, max_length=8),
+        ConstrainedBeamSearch(
+            width=4,
+            max_length=8,
+            **{"begin": [5], "avoid": [[6, 6], [4, 7], [5, 5]], "must_say": [[7], [5, 4]]},
+        ),
     ],
-    ids=["greedy", "beam", "beam without repeats", "sampling"],
+    ids=["greedy", "beam", "beam without repeats", "sampling", "constrained"],
 )
 def test_a_batch_equals_its_images_one_by_one(
     decoder: Decoder, annotations: Tensor, search: Search
@@ -192,22 +219,15 @@ def test_a_forbidden_ngram_occurs_no_second_time(
 
 
 @every_search
-def test_scores_are_log_probabilities_under_teacher_forcing(
+def test_scores_and_weights_are_those_of_teacher_forcing(
     decoder: Decoder, annotations: Tensor, search: Search
 ) -> None:
     decoded = searched(search, decoder, annotations)
-    log_probs, _, real = forced(decoder, annotations, decoded.tokens)
+    log_probs, weights, real = forced(decoder, annotations, decoded.tokens)
     torch.testing.assert_close(decoded.log_probs, log_probs)
     expected = log_probs.sum(-1) / real.sum(-1) ** search.length_penalty
     torch.testing.assert_close(decoded.scores, expected)
-
-
-@every_search
-def test_weights_are_those_of_a_captions_own_path(
-    decoder: Decoder, annotations: Tensor, search: Search
-) -> None:
-    decoded = searched(search, decoder, annotations)
-    _, weights, real = forced(decoder, annotations, decoded.tokens)
+    assert decoded.scores.equal(decoded.scores.sort(dim=1, descending=True).values)
     torch.testing.assert_close(decoded.weights[real], weights[real])
 
 

@@ -8,15 +8,10 @@ from torch import Tensor
 
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.models import Decoder
-from captioning.search import BeamSearch, Decoded, DiverseBeamSearch
-from tests.search.test_decoding import forced, searched
+from captioning.search import BeamSearch, DiverseBeamSearch
+from tests.search.test_decoding import searched
 
 LIMITS: dict[str, Any] = {"max_length": 6, "length_penalty": 0.7}
-
-
-def captions(decoded: Decoded, b: int) -> list[list[int]]:
-    """The captions of an image, without padding."""
-    return [[token for token in row if token != PAD] for row in decoded.tokens[b].tolist()]
 
 
 @pytest.mark.parametrize(
@@ -63,15 +58,3 @@ def test_groups_of_one_are_greedy_searches_written_out(
         filled = found.tokens[0][found.scores[0].isfinite()]
         padded = torch.nn.functional.pad(filled, (0, 6 - filled.shape[1]))
         assert {tuple(row.tolist()) for row in padded} == expected
-
-
-def test_the_cost_is_no_part_of_scores(decoder: Decoder, annotations: Tensor) -> None:
-    found = searched(
-        DiverseBeamSearch(groups=4, diversity=2.0, width=2, **LIMITS), decoder, annotations
-    )
-    log_probs, weights, real = forced(decoder, annotations, found.tokens)
-    torch.testing.assert_close(found.log_probs, log_probs)
-    torch.testing.assert_close(found.weights[real], weights[real])
-    expected = log_probs.sum(-1) / real.sum(-1) ** 0.7
-    torch.testing.assert_close(found.scores, expected)
-    assert found.scores.equal(found.scores.sort(dim=1, descending=True).values)

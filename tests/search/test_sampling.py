@@ -8,15 +8,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.models import Decoder
-from captioning.search import Decoded, Greedy, Sampling, Search
+from captioning.search import Sampling
+from tests.search.test_decoding import searched
 
 PROBABILITIES = {4: 0.4, 5: 0.3, 6: 0.2, 7: 0.1}
 DRAWN = 8000
-
-
-def searched(search: Search, decoder: Decoder, annotations: Tensor) -> Decoded:
-    torch.manual_seed(0)
-    return search(decoder, decoder.remember(annotations))
 
 
 def certain(decoder: Decoder, probabilities: dict[int, float]) -> Decoder:
@@ -26,13 +22,6 @@ def certain(decoder: Decoder, probabilities: dict[int, float]) -> Decoder:
     for token, probability in probabilities.items():
         decoder.output.bias.data[token] = math.log(probability)
     return decoder
-
-
-def test_sampling_the_best_word_only_is_greedy(decoder: Decoder, annotations: Tensor) -> None:
-    greedy = searched(Greedy(max_length=9), decoder, annotations)
-    sampled = searched(Sampling(2, top_k=1, max_length=9), decoder, annotations)
-    for n in range(2):
-        assert sampled.tokens[:, n].equal(greedy.tokens[:, 0])
 
 
 def frequencies(decoder: Decoder, annotations: Tensor, **options: Any) -> dict[int, float]:
@@ -55,24 +44,25 @@ def test_words_are_drawn_by_their_probability(
 
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize(
-    ("top_p", "nucleus"),
-    [(0.01, {4}), (0.39, {4}), (0.5, {4, 5}), (0.75, {4, 5, 6}), (0.95, {4, 5, 6, 7})],
+    ("limit", "kept"),
+    [
+        ({"top_p": 0.01}, {4}),
+        ({"top_p": 0.39}, {4}),
+        ({"top_p": 0.5}, {4, 5}),
+        ({"top_p": 0.75}, {4, 5, 6}),
+        ({"top_p": 0.95}, {4, 5, 6, 7}),
+        ({"top_k": 2}, {4, 5}),
+    ],
+    ids=str,
 )
-def test_top_p_keeps_the_fewest_words_of_that_mass(
-    decoder: Decoder, annotations: Tensor, top_p: float, nucleus: set[int], seed: int | None
+def test_top_p_keeps_the_fewest_words_of_that_mass_top_k_the_best(
+    decoder: Decoder, annotations: Tensor, limit: dict[str, Any], kept: set[int], seed: int | None
 ) -> None:
-    mass = sum(PROBABILITIES[token] for token in nucleus)
-    expected = {token: PROBABILITIES[token] / mass for token in nucleus}
-    drawn = frequencies(decoder, annotations, top_p=top_p, seed=seed)
-    assert drawn == pytest.approx(expected, abs=0.02)
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-def test_top_k_keeps_the_best_words(
-    decoder: Decoder, annotations: Tensor, seed: int | None
-) -> None:
-    drawn = frequencies(decoder, annotations, top_k=2, seed=seed)
-    assert drawn == pytest.approx({4: 4 / 7, 5: 3 / 7}, abs=0.02)
+    mass = sum(PROBABILITIES[token] for token in kept)
+    expected = {token: PROBABILITIES[token] / mass for token in kept}
+    assert frequencies(decoder, annotations, **limit, seed=seed) == pytest.approx(
+        expected, abs=0.02
+    )
 
 
 def test_samples_repeat_themselves_by_seed_and_differ_within_one(
