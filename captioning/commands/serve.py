@@ -45,8 +45,8 @@ def serve_captions(
         requests=queue,
     )
     name = " + ".join("/".join(Path(path).parts[-2:]) for path in using.model)  # no whole paths
-    chosen = search.of(captioner)
-    app = serving.application(captioner, chosen, name, using.batch_size, limits, maps)
+    captioner.search = search.of(captioner)
+    app = serving.application(captioner, name, using.batch_size, limits, maps)
     serving.serve(serving.Protection(app, limits, hosts), address, limits)
 
 

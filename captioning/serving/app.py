@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from html import escape
 from string import Template
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -16,7 +16,6 @@ from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.errors import raise_errors
 from captioning.maps import available_maps
-from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Settings
 from captioning.serving.protection import (
@@ -38,7 +37,6 @@ FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}  # 
 
 def application(
     captioner: Captioner,
-    search: Search,
     name: str,
     batch_size: int,
     limits: Limits,
@@ -49,8 +47,7 @@ def application(
     """The web page and the JSON API of a model; for strangers, put `Protection` before it.
 
     Args:
-        captioner: what captions the photos.
-        search: the default search of requests.
+        captioner: what captions the photos, by its own search unless requests say otherwise.
         name: of the model, as the page shows it.
         batch_size: the most photos per batch; a CPU captions several batches at once.
         limits: of requests.
@@ -63,6 +60,8 @@ def application(
     def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
         first = settings[0]
         runners_up = RUNNERS_UP if first.view else 0
+        if first.text is not None:
+            return [[captioner.read(view, first.text, runners_up, first.maps)] for view in views]
         most = max(each.captions for each in settings)
         found = captioner.stream(views, first.search, first.maps, runners_up, most, batch_size)
         return [[best, *best.others] for best in raise_errors(found)]
@@ -81,7 +80,9 @@ def application(
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        return HTMLResponse(page(name, search, limits.bytes, maps, examples=buttons, tabs=tabs))
+        return HTMLResponse(
+            page(name, captioner.search, limits.bytes, maps, examples=buttons, tabs=tabs)
+        )
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
@@ -100,7 +101,7 @@ def application(
     )
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability."""
-        settings = form.settings(search, maps)
+        settings = await batcher.in_reader(form.settings, captioner, maps)
         file_name = (form.photo.filename or "photo")[-LONGEST_NAME:]
         photo: Upload | Image = Upload(file_name, await form.photo.read(), limits.pixels)
         if settings.view:  # which shows the photo too, so it is decoded once for both
@@ -108,11 +109,8 @@ def application(
         captions = await _unless_gone(request, batcher.captions(photo, settings))
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
         if settings.view:
-            compares = len(settings.maps) > 1
             views = [caption.view() for caption in captions]
-            answer["view"] = await batcher.in_reader(
-                lambda: viewer.data(cast("Image", photo), views, compares=compares)
-            )
+            answer["view"] = await batcher.in_reader(viewer.data, photo, views)
         return JSONResponse(answer)
 
     return app

@@ -33,13 +33,8 @@ TABS = (
 
 def demo_application(limits: Limits, maps: Sequence[str] = (), model: str = DEFAULT) -> FastAPI:
     """Both pages; `model` captions the photos."""
-    app, drawn = (
-        application(found, found.search, name, 16, limits, maps, buttons, tabs)
-        for name, buttons, tabs in zip(
-            (model, "shapes"), (PHOTO_BUTTONS, SCENE_BUTTON), TABS, strict=True
-        )
-        for found in [load(name)]
-    )
+    app = application(load(model), model, 16, limits, maps, PHOTO_BUTTONS, TABS[0])
+    drawn = application(load("shapes"), "shapes", 16, limits, maps, SCENE_BUTTON, TABS[1])
     pictures: dict[int | str, dict[str, Any]] = {
         200: {"content": {"image/png": {}}},
         422: {"description": "no such scene"},

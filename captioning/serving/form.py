@@ -7,11 +7,13 @@ from typing import Any
 from fastapi import HTTPException, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
-from captioning.errors import shown
+from captioning.captioner import Captioner
+from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.web.page import MOST_CAPTIONS
 
+LONGEST_TEXT = 200  # characters
 MOST_MAPPED = 3  # captions with maps that take several passes, except the server's own map
 
 
@@ -23,11 +25,12 @@ class Settings:
     captions: int  # how many
     view: bool  # whether the answer shows maps, and alternatives to each word
     maps: tuple[str, ...]  # names of those to show; empty without a view
+    text: str | None  # a caption to read, instead of a search
 
     @property
     def batch_key(self) -> tuple[object, ...]:
         """Photos with equal keys can share a batch."""
-        return repr(self.search.config), self.view, self.maps
+        return repr(self.search.config), self.view, self.maps, self.text
 
     @property
     def is_slow(self) -> bool:
@@ -53,6 +56,12 @@ class CaptionForm(BaseModel):
         allow_inf_nan=False,
         description="Of sampling: below 1 favours probable words, above 1 rare ones.",
     )
+    begin: str | None = Field(
+        None, max_length=LONGEST_TEXT, description="Words that captions by beam search begin with."
+    )
+    text: str | None = Field(
+        None, max_length=LONGEST_TEXT, description="A caption to read instead of writing one."
+    )
     view: bool = Field(False, description="Return a map of each word as well.")
     map: str | None = Field(
         None,
@@ -62,18 +71,28 @@ class CaptionForm(BaseModel):
     )
     compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
-    def settings(self, default: Search, offered: Sequence[str]) -> Settings:
+    def settings(self, captioner: Captioner, offered: Sequence[str]) -> Settings:
         """What the form asks for; raises HTTPException if the server cannot give it.
 
         Args:
-            default: the search.
+            captioner: has the default search, and knows the words.
             offered: names of maps, the default first.
         """
-        return Settings(self._search(default), self.captions, self.view, self._maps(offered))
+        search, maps = self._search(captioner.search), self._maps(offered)
+        try:
+            if self.text is not None:
+                captioner.vocabulary.known_words(self.text)
+            if self.begin is not None:
+                search = captioner.constrained(self.begin, search=search)
+        except InputError as error:
+            raise HTTPException(422, str(error)) from None
+        return Settings(search, self.captions, self.view, maps, self.text)
 
     def _search(self, default: Search) -> Search:
         if self.sample and self.beam is not None:
             raise HTTPException(422, "beam and sample exclude each other; leave one of them out")
+        if self.begin is not None and (self.sample or self.text is not None):
+            raise HTTPException(422, "begin is for beam search; leave out sample and text")
         kind = BeamSearch if self.beam else Sampling if self.sample else type(default)
         if kind is Sampling:
             asked = {} if self.temperature is None else {"temperature": self.temperature}
@@ -93,11 +112,9 @@ class CaptionForm(BaseModel):
 
     def _maps(self, offered: Sequence[str]) -> tuple[str, ...]:
         wanted = [name for name in (self.map, self.compare) if name is not None]
+        if wanted and not self.view:
+            raise HTTPException(422, "map and compare are for the view; send view=true with them")
         if not self.view:
-            if wanted:
-                raise HTTPException(
-                    422, "map and compare are for the view; send view=true with them"
-                )
             return ()
         for name in wanted:
             if name not in offered:
@@ -109,10 +126,8 @@ class CaptionForm(BaseModel):
         for name in chosen:  # the server's own map may take long
             is_slow = name != offered[0] and name not in ONE_PASS
             if is_slow and self.captions > MOST_MAPPED:
-                raise HTTPException(
-                    422,
-                    f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer",
-                )
+                sentence = f"{name} takes long, so at most {MOST_MAPPED} captions have it"
+                raise HTTPException(422, f"{sentence}; ask for fewer")
         return chosen
 
 

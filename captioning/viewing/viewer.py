@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
+from captioning.data.tokens import FUNCTION_WORDS
 from captioning.viewing.html_document import html_document, html_text, script_json
 
 CaptionView = Mapping[str, Any]
@@ -50,7 +51,6 @@ def data(
     captions: Sequence[CaptionView],
     title: str = "",
     long_side: int = LONG_SIDE,
-    compares: bool = False,
 ) -> dict[str, Any]:
     """The view's data as plain JSON values.
 
@@ -60,10 +60,9 @@ def data(
 
     Args:
         photo: the photo of the captions, upright.
-        captions: at least one; the first is shown first. All have the same maps.
+        captions: at least one, all with the same maps. Those whose content words differ are listed.
         title: a name of the photo.
         long_side: the most pixels of the longer side of the photo in the view.
-        compares: show the first two maps side by side, without a choice of others.
     """
     return {
         "title": title,
@@ -76,7 +75,7 @@ def data(
             | {"maps": [_map(name, weights) for name, weights in caption["maps"].items()]}
             for caption in captions
         ],
-        "compares": compares,
+        "functions": sorted(FUNCTION_WORDS),
     }
 
 

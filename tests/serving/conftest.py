@@ -45,8 +45,8 @@ def ask(captioner: Captioner) -> Iterator[Ask]:
             captioner: Captioner = captioner,
             **given: int | float,
         ) -> TestClient:
-            limits, search = Limits(**given), captioner.search
-            app = application(captioner, search, "tiny", batch_size, limits, maps)
+            limits = Limits(**given)
+            app = application(captioner, "tiny", batch_size, limits, maps)
             guarded = Protection(app, limits, hosts)
             client = TestClient(guarded, "http://localhost", raise_server_exceptions=False)
             return stack.enter_context(client)
@@ -93,7 +93,7 @@ def serve(captioner: Captioner) -> Iterator[Serve]:
 
         def start(**given: int | float) -> httpx.Client:
             limits = Limits(**given)
-            app = application(captioner, captioner.search, "tiny", 16, limits)
+            app = application(captioner, "tiny", 16, limits)
             address = stack.enter_context(served(Protection(app, limits), limits))
             # Certificates, which nobody asks for here, take longer to read than a test.
             client = httpx.Client(base_url=address, timeout=30, verify=False)

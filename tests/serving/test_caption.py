@@ -40,6 +40,20 @@ def test_a_photo_gets_the_caption_that_the_model_gives_it(
     assert "view" not in answer.json()
 
 
+def test_a_text_is_read_and_a_beginning_is_continued(
+    client: TestClient, captioner: Captioner, photo: bytes
+) -> None:
+    for given, expected in (
+        ({"text": "A red circle."}, captioner.read(read(photo), "a red circle")),
+        ({"begin": "a red"}, captioner(read(photo), captioner.constrained("a red"))),
+    ):
+        answer = client.post("/caption", files={"photo": photo}, data=given).json()
+        [found] = answer["captions"]
+        assert found["caption"] == expected.text
+        assert found["score"] == pytest.approx(expected.score)
+        assert found["caption"].startswith("a red")
+
+
 def test_the_view_has_the_chosen_map_and_the_one_beside_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
@@ -49,7 +63,7 @@ def test_the_view_has_the_chosen_map_and_the_one_beside_it(
     search, names = BeamSearch(width=3, max_length=5), ("occlusion", "grad-cam")
     best = captioner(read(photo), search, names, runners_up=3, most=2)
     captions = [each.view() for each in (best, *best.others)]
-    assert view == viewer.data(read(photo), captions, compares=True)
+    assert view == viewer.data(read(photo), captions)
 
 
 def test_the_default_map_may_take_long_for_many_captions(
@@ -87,6 +101,10 @@ def test_a_server_offers_the_maps_that_it_was_started_with(ask: Ask, photo: byte
         ({"beam": "3", "sample": "true"}, "beam and sample exclude each other"),
         ({"temperature": "1"}, "temperature is for sampling; send sample=true with it"),
         ({"temperature": "nan", "sample": "true"}, "temperature: Input should be a finite number"),
+        ({"begin": "two", "sample": "true"}, "begin is for beam search; leave out sample and text"),
+        ({"begin": "red zebras"}, "'red zebras': the model does not know 'zebras'"),
+        ({"text": "lime"}, "'lime': the model does not know 'lime'"),
+        ({"text": "a" * 201}, "text: String should have at most 200 characters"),
         ({"beem": "3"}, "beem: Extra inputs are not permitted; see /docs"),
         ({"map": "occlusion"}, "map and compare are for the view; send view=true with them"),
         ({"compare": "lime", "view": "true"}, "map 'lime' is not offered here; choose from "),
