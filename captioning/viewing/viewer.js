@@ -1,9 +1,11 @@
 /* The view of a caption: the photo, its words, and a map of each word.
 
-   attentionView.mount(element, data, keys) fills an element with the view of `data`, as described
-   by `captioning.viewing.viewer.data`, and removes the view that was mounted there. `keys` is the
-   element or document that listens to keys; it defaults to the view itself. Every
-   <script type="application/json" data-attention-view> of the page is mounted into its parent. */
+   attentionView.mount(element, data, options) fills an element with the view of `data`, as
+   described by `captioning.viewing.viewer.data`, and removes the view that was mounted there.
+   Options: `keys` is the element or document that listens to keys, by default the view itself;
+   `isFixed` leaves out the choice of maps; `say({ begin })` and `say({ text })` promise the
+   model's caption that begins with these words, or its reading of this text, or null.
+   Every <script type="application/json" data-attention-view> is mounted into its parent. */
 "use strict";
 
 const attentionView = (() => {
@@ -17,7 +19,6 @@ const attentionView = (() => {
   const FADE = 160; // milliseconds from one word's map to the next
   const PACE = 1100; // milliseconds per word while playing
   const DARKEST = 0.88; // opacity of the spotlight's dark
-  const AT_REST = 0.6; // share of the opacity while no word is shown
 
   const mounted = new WeakMap();
   let serial = 0; // radio buttons of one name are one group in the whole page
@@ -169,7 +170,7 @@ const attentionView = (() => {
       this.stage.style.setProperty("--shape", size[0] / size[1]);
       this.stage.style.aspectRatio = `${size[0]} / ${size[1]}`;
       this.label = make("figcaption", { class: "note" });
-      this.root = make("figure", {}, this.stage);
+      this.root = make("figure", {}, this.stage, this.label);
     }
 
     /* Show a map: `source` has its name, its grid, and the weights of each word. */
@@ -181,14 +182,13 @@ const attentionView = (() => {
       this.canvas.width = columns * Math.max(4, Math.round(SIDE / columns));
       this.canvas.height = rows * Math.max(4, Math.round(SIDE / rows));
       this.maps = words.map(() => null);
-      this.rest = null;
       this.shown = null;
     }
 
-    /* Fade from what is on the canvas to the map of a word, or of all words if it is null. */
+    /* Fade from what is on the canvas to the map of a word. */
     draw(index, mode) {
       cancelAnimationFrame(this.frame);
-      const map = index === null ? this.mean() : this.map(index);
+      const map = this.map(index);
       const from = this.shown;
       const isStill = !from || from === map ||
         matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -209,20 +209,6 @@ const attentionView = (() => {
       return this.maps[index];
     }
 
-    /* The mean of all words' maps, as a share of its highest value. */
-    mean() {
-      if (!this.rest) {
-        const { words } = this.source;
-        const mean = new Float32Array(this.canvas.width * this.canvas.height);
-        words.forEach(({ peak }, index) => this.map(index).forEach((value, i) => {
-          mean[i] += peak * value;
-        }));
-        const top = mean.reduce((most, value) => Math.max(most, value), 1e-9);
-        this.rest = mean.map((value) => value / top);
-      }
-      return this.rest;
-    }
-
     paint(map, mode) {
       const context = this.canvas.getContext("2d");
       const picture = context.createImageData(this.canvas.width, this.canvas.height);
@@ -234,13 +220,16 @@ const attentionView = (() => {
   }
 
   class View {
-    constructor(element, data, keys) {
+    constructor(element, data, { keys, isFixed, say }) {
       this.data = data;
+      this.isFixed = isFixed;
+      this.say = say;
       this.pinned = null; // the word chosen by focus, click, tap or play
       this.hovered = null; // the word under the mouse, which has precedence
       this.mode = "heat";
+      this.asksSure = false; // whether the confidence is explained
       this.chosen = 0; // the map that is shown
-      this.compared = data.compares ? 1 : -1; // the map beside it; -1 for none
+      this.compared = data.captions[0].maps.length === 2 ? 1 : -1; // the map beside it, or -1
       this.gone = new AbortController();
       this.group = `attention-view-${(serial += 1)}`;
       this.build();
@@ -256,7 +245,7 @@ const attentionView = (() => {
     }
 
     build() {
-      const { title, size, crop, captions } = this.data;
+      const { title, size, crop, captions, functions } = this.data;
       const [, , width, height] = crop;
       this.panes = [new Pane(this.data), new Pane(this.data)];
       this.stages = make("div", { class: "stages" }, this.panes[0].root);
@@ -265,7 +254,7 @@ const attentionView = (() => {
       this.line = make("span", { class: "words", role: "group", dir: "auto",
         "aria-label": "Caption, word by word" });
       this.copier = make("button", { type: "button", class: "copy" }, "Copy");
-      this.sure = make("p", { class: "sure" });
+      this.sure = make("button", { type: "button", class: "sure" });
       this.details = make("div", { class: "details", "aria-live": "polite" });
       this.player = make("button", { type: "button", class: "play" });
       this.strength = make("input", { type: "range", min: 0, max: 100, value: 80 });
@@ -284,22 +273,30 @@ const attentionView = (() => {
 
       this.root = make("div", { class: isWhole ? "attention-view whole" : "attention-view" });
       if (title) this.root.append(make("h1", {}, title));
-      this.root.append(this.stages,
-        make("p", { class: "caption" }, this.line, " ", this.copier), this.sure, this.details);
-      this.root.append(make("div", { class: "controls" }, this.player,
+      this.text = make("div", {}, make("p", { class: "caption" }, this.line, " ", this.copier),
+        this.sure, this.details);
+      this.root.append(this.stages, this.text, make("div", { class: "controls" }, this.player,
         make("details", {}, make("summary", {}, "The map"),
           make("fieldset", { class: "modes" }, make("legend", { class: "hidden" }, "Show as"),
             ...modes),
           make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength),
           ...this.mapChoosers(), legend)));
-      if (captions.length > 1) this.root.append(this.chooser());
+      this.choices = make("fieldset", { class: "captions" },
+        make("legend", {}, "Captions and their scores"));
+      this.radios = [];
+      this.root.append(this.choices);
+      const said = new Set(functions);
+      captions.forEach(({ words }, index) => { // those that say something that no other says
+        const isNew = words.map(({ word }) => !said.has(word.toLowerCase()));
+        if (!index || isNew.includes(true)) this.offer(index);
+        for (const { word } of words) said.add(word.toLowerCase());
+      });
     }
 
     /* If there are several maps: the choice of the one to show, and of one beside it. */
     mapChoosers() {
       const { maps } = this.data.captions[0];
-      if (maps.length > 1) this.panes.forEach((pane) => pane.root.append(pane.label));
-      if (maps.length < 2 || this.data.compares) return [];
+      if (maps.length < 2 || this.isFixed) return [];
       const chooser = (label, value, first, changed) => {
         const select = make("select", {}, ...first, ...mapChoices(maps));
         select.value = value;
@@ -316,19 +313,42 @@ const attentionView = (() => {
       ];
     }
 
-    /* A choice between several captions of the photo. */
-    chooser() {
-      const choices = this.data.captions.map((caption, index) => {
-        const radio = make("input", { type: "radio", name: `${this.group}-caption` });
-        radio.checked = index === 0;
-        radio.addEventListener("change", () => this.choose(index));
-        const text = caption.caption || "(no words)";
-        const score = caption.score.toFixed(2).replace("-", "\u2212");
-        return make("label", {}, radio, make("span", { dir: "auto" }, text),
-          make("span", { class: "score" }, score));
-      });
-      return make("fieldset", { class: "captions" },
-        make("legend", {}, "Captions and their scores"), ...choices);
+    /* Let a caption be chosen among those of the photo. */
+    offer(index) {
+      const { caption, score } = this.data.captions[index];
+      const radio = make("input", { type: "radio", name: `${this.group}-caption` });
+      radio.addEventListener("change", () => this.choose(index));
+      this.radios[index] = radio;
+      this.choices.append(make("label", {}, radio,
+        make("span", { dir: "auto" }, caption || "(no words)"),
+        make("span", { class: "score" }, score.toFixed(2).replace("-", "\u2212"))));
+    }
+
+    /* Show another caption, and focus one of its words. */
+    go(index, place) {
+      this.choose(index);
+      this.words[place]?.focus();
+    }
+
+    add(caption, place) {
+      this.go(this.data.captions.push(caption) - 1, place);
+    }
+
+    /* What continues the caption by another word, or ends it for null: a caption that is stored,
+       else one that the model says; null where there is neither. */
+    continuation(place, other) {
+      const { captions } = this.data;
+      const before = this.caption.words.slice(0, place).map(({ word }) => word);
+      const begin = other === null ? before : [...before, other];
+      const found = captions.findIndex(({ words }) => begin.every((each, i) =>
+        each === words[i]?.word) && (other !== null || words.length === place));
+      if (found >= 0) return () => this.go(found, begin.length - 1);
+      if (!this.say || !begin.length) return null;
+      return async () => {
+        const given = begin.join(" ");
+        const caption = await this.say(other === null ? { text: given } : { begin: given });
+        if (caption) this.add(caption, begin.length - 1);
+      };
     }
 
     listen(keys) {
@@ -341,7 +361,13 @@ const attentionView = (() => {
       });
       this.strength.addEventListener("input", () => this.render());
       this.stages.addEventListener("click", () => this.clear());
-      this.line.addEventListener("pointerleave", () => { this.hovered = null; this.render(); });
+      const leave = () => { this.hovered = null; this.render(); };
+      // On the way to the alternatives a word stays, unless another one is pinned.
+      this.line.addEventListener("pointerleave", () => { if (this.pinned !== null) leave(); });
+      this.text.addEventListener("pointerleave", leave);
+      for (const event of ["focus", "click"]) { // Safari focuses no buttons
+        this.sure.addEventListener(event, () => { this.clear(true); });
+      }
       keys.addEventListener("keydown", (event) => this.key(event), { signal });
       // Releasing the space bar would press a button, but here it means play.
       keys.addEventListener("keyup", (event) => {
@@ -370,6 +396,10 @@ const attentionView = (() => {
           Home: 0,
           End: this.words.length - 1,
         }[event.key];
+        if (event.key === "ArrowDown" && focused >= 0) { // to the alternatives
+          this.details.querySelector("button")?.focus();
+          event.preventDefault();
+        }
         if (next === undefined || !this.words.length) return;
         this.words[Math.min(Math.max(next, 0), this.words.length - 1)].focus();
         event.preventDefault();
@@ -381,7 +411,11 @@ const attentionView = (() => {
       this.stop();
       this.pinned = pinned;
       this.hovered = null;
+      this.asksSure = false;
       this.caption = this.data.captions[index];
+      if (!this.radios[index]) this.offer(index);
+      this.radios[index].checked = true;
+      this.choices.hidden = Object.keys(this.radios).length < 2;
       const { words, maps } = this.caption;
       const source = maps[this.chosen];
       this.even = 1 / (source.rows * source.columns);
@@ -423,16 +457,16 @@ const attentionView = (() => {
       this.render();
     }
 
-    pin(place) {
+    pin(place, asksSure = false) {
       this.stop();
       this.pinned = place;
+      this.asksSure = asksSure;
       this.render();
     }
 
-    clear() {
-      this.stop();
-      this.pinned = this.hovered = null;
-      this.render();
+    clear(asksSure = false) {
+      this.hovered = null;
+      this.pin(null, asksSure);
     }
 
     toggle() {
@@ -465,8 +499,8 @@ const attentionView = (() => {
       const index = this.hovered ?? this.pinned;
       this.root.dataset.word = index ?? "";
       this.root.dataset.mode = this.mode;
-      const share = index === null ? AT_REST : 1;
-      this.root.style.setProperty("--strength", share * this.strength.value / 100);
+      this.root.classList.toggle("mapped", index !== null);
+      this.root.style.setProperty("--strength", index === null ? 0 : this.strength.value / 100);
       this.player.textContent = this.timer ? "Pause" : "Play";
       this.player.classList.toggle("playing", Boolean(this.timer));
       this.words.forEach((word, i) => {
@@ -481,45 +515,63 @@ const attentionView = (() => {
       this.scale.classList.toggle("marked", peak !== null);
       this.scale.style.setProperty("--mark", peak === null ? 0 : Math.min(this.even / peak, 1));
       this.describe(index);
-      if (!this.words.length) return;
       const shown = this.compared < 0 ? this.panes.slice(0, 1) : this.panes;
-      for (const pane of shown) pane.draw(index, this.mode);
+      for (const pane of shown) {
+        if (index === null) pane.shown = null; // the next map appears at once
+        else pane.draw(index, this.mode);
+      }
     }
 
-    /* The word's probability and those of its runners-up. */
+    /* The word's probability and those of its runners-up, or what the confidence means. */
     describe(index) {
+      const described = `${this.data.captions.indexOf(this.caption)} ${index} ${this.asksSure}`;
       // Screen readers would read an unchanged description again.
-      if (index === this.described && this.describedOf === this.caption) return;
-      [this.described, this.describedOf] = [index, this.caption];
+      if (described === this.described) return;
+      this.described = described;
       if (index === null) {
         const way = matchMedia("(hover: hover)").matches ? "Point at" : "Tap";
-        this.details.replaceChildren(make("p", { class: "hint" },
-          `${way} a word to see where it came from.`));
+        this.details.replaceChildren(make("p", { class: "hint" }, this.asksSure
+          ? `Of captions with this confidence, about ${percent(this.caption.confidence)} were at ` +
+            "least as close to what people wrote as the median person\u2019s, on the photos that " +
+            "it was measured on."
+          : `${way} a word to see where it came from.`));
         return;
       }
-      const { word, probability, runners_up: others = [] } = this.caption.words[index];
-      const entries = [{ word, probability }, ...others].map((entry) => {
-        const name = entry.word === null ? make("em", { class: "name" }, "end of caption")
-          : make("span", { class: "name", dir: "auto" }, entry.word);
+      const { word, probability, named, runners_up: others = [] } = this.caption.words[index];
+      const entries = [{ word, probability }, ...others].map((entry, rank) => {
+        const go = rank ? this.continuation(index, entry.word) : null;
+        const name = make(go ? "button" : "span", { class: "name", dir: "auto" },
+          entry.word ?? make("em", {}, "end of caption"));
+        if (go) {
+          name.type = "button";
+          name.title = "Continue the caption from here";
+          name.addEventListener("click", go);
+        }
         const item = make("li", { class: "bar" }, name, " ",
           make("span", { class: "probability" }, percent(entry.probability)));
         item.style.setProperty("--share", entry.probability);
         return item;
       });
-      this.details.replaceChildren(make("ol", { "aria-label": "Word and its alternatives" },
-        ...entries));
+      const sentences = [`${percent(probability)}: how probable \u201c${word}\u201d is as the ` +
+        "next word."];
+      if (named != null) {
+        sentences.push(`The line below it: people name ${percent(named)} of things so probable.`);
+      }
+      const list = make("ol", { "aria-label": "Word and its alternatives" }, ...entries);
+      if (list.querySelector("button")) sentences.push("Choose another word to go on from it.");
+      this.details.replaceChildren(list, make("p", { class: "hint" }, sentences.join(" ")));
     }
   }
 
-  const mount = (element, data, keys) => {
+  const mount = (element, data, options = {}) => {
     mounted.get(element)?.remove();
-    const view = new View(element, data, keys);
+    const view = new View(element, data, options);
     mounted.set(element, view);
     return view;
   };
 
   for (const script of document.querySelectorAll("script[data-attention-view]")) {
-    mount(script.parentElement, JSON.parse(script.textContent), document);
+    mount(script.parentElement, JSON.parse(script.textContent), { keys: document });
   }
   return { mount, nameOf, sentenceOf, spacesOf };
 })();

@@ -1,7 +1,8 @@
 /* Beam search by a captioner's ONNX graphs, and what each word came from: as in the Python package,
    for one photo at a time. */
 
-const [PAD, BOS, EOS] = [0, 1, 2];
+const [PAD, BOS, EOS, UNK] = [0, 1, 2, 3];
+const SPACED = ["ptb", "treebank", "wordpunct", "tweet"]; // tokenizers of scripts with spaces
 const RUNNERS_UP = 3;
 const LEAST = 1e-4; // probabilities nearer to 0 or 1 count as so near
 
@@ -45,22 +46,47 @@ export class Captioner {
     Object.assign(this, { about, graphs, Tensor, once: new Set(about.once) });
   }
 
-  /* The captions of an image's pixels (3, S, S) with their maps, the best first. */
-  async captions(pixels, width, most) {
+  /* The captions of an image's pixels (3, S, S) with their maps, the best first: those that a beam
+     search finds, the best one that begins with given words, or the given text. */
+  async captions(pixels, width, most, { begin, text }) {
+    const given = this.tokens(text ?? begin ?? "");
     const { size } = this.about.preprocessing;
     const images = new this.Tensor("uint8", pixels, [1, 3, size, size]);
     const { annotations } = await this.graphs.encoder.run({ images });
     const now = await this.graphs.remember.run({ annotations });
     const memory = Object.fromEntries(startingWith(now, "memory."));
     const start = Object.fromEntries(startingWith(now, "state."));
-    const found = await this.search(memory, start, width);
+    const found = text ? [{ tokens: [...given, EOS] }]
+      : await this.search(memory, start, width, given);
     const captions = [];
-    for (const [place, caption] of found.slice(0, most).entries()) {
+    for (const [place, caption] of found.slice(0, begin ? 1 : most).entries()) {
       const other = found[place ? 0 : 1];
       const margin = other ? caption.score - other.score : NaN;
       captions.push(await this.read(caption, margin, memory, start, annotations));
     }
     return captions;
+  }
+
+  /* The words of a text, which must be known. A word may have an ending such as 's; words of
+     scripts without spaces follow each other, each as long as can be. */
+  tokens(text) {
+    const { words, tokenizer } = this.about;
+    const known = new Map(words.map((word, token) => [word.toLowerCase(), token]));
+    const isWhole = (rest) => !rest || !SPACED.includes(tokenizer) || /^('|n't$)/.test(rest);
+    const found = [];
+    for (const word of text.toLowerCase().replace(/\u2019/g, "'").match(/[^\s.,;:!?"]+/g) ?? []) {
+      for (let rest = word; rest;) {
+        let length = rest.length;
+        while (length && !(known.get(rest.slice(0, length)) > UNK && isWhole(rest.slice(length)))) {
+          length -= 1;
+        }
+        if (!length) throw new Error(`The model does not know \u201c${word}\u201d; use other words.`);
+        found.push(known.get(rest.slice(0, length)));
+        rest = rest.slice(length);
+      }
+    }
+    if (text && !found.length) throw new Error("No words; give a caption.");
+    return found;
   }
 
   /* One step for several captions of the photo: log probabilities, weights, evidence and state. */
@@ -96,8 +122,8 @@ export class Captioner {
   }
 
   /* The captions that a beam search of this width finds, the best first: their tokens, the log
-     probabilities of these, and the score. */
-  async search(memory, start, width) {
+     probabilities of these, and the score. They begin with `given` tokens. */
+  async search(memory, start, width, given) {
     const { max_length: longest, length_penalty: penalty } = this.about.search;
     let following = [{ tokens: [], logProbs: [], total: 0 }];
     let ended = [];
@@ -106,8 +132,11 @@ export class Captioner {
       const last = following.map(({ tokens }) => tokens.at(-1) ?? BOS);
       const now = await this.step(last, state, memory);
       const continued = following.flatMap(({ tokens, logProbs, total }, parent) => {
-        const allowed = this.allowed(now.logProbs[parent], tokens);
-        return largest(allowed, width).map((token) => ({
+        const isGiven = length <= given.length;
+        const allowed = isGiven ? now.logProbs[parent]
+          : this.allowed(now.logProbs[parent], tokens);
+        const best = isGiven ? [given[length - 1]] : largest(allowed, width);
+        return best.map((token) => ({
           parent,
           tokens: [...tokens, token],
           logProbs: [...logProbs, allowed[token]],
@@ -143,7 +172,7 @@ export class Captioner {
 
   /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
   async read({ tokens, logProbs: chosen, score }, margin, memory, start, annotations) {
-    const { words, tokenizer, calibration } = this.about;
+    const { words, tokenizer, calibration, search: { length_penalty: penalty } } = this.about;
     const written = tokens.filter((token) => token !== EOS);
     const steps = [];
     let state = start;
@@ -154,13 +183,13 @@ export class Captioner {
       steps.push({ logProbs, weights, evidence: now.evidence?.[0] });
     }
     const texts = written.map((token) => words[token]);
-    const spaced = ["ptb", "treebank", "wordpunct", "tweet"].includes(tokenizer);
+    const total = tokens.reduce((sum, token, place) => sum + steps[place].logProbs[token], 0);
     const entry = (token, probability) =>
       ({ word: token === EOS ? null : words[token], probability });
     return {
-      caption: spaced ? texts.join(" ") : joined(texts),
-      score,
-      ...(calibration && {
+      caption: SPACED.includes(tokenizer) ? texts.join(" ") : joined(texts),
+      score: score ?? total / tokens.length ** penalty, // of given words
+      ...(calibration && chosen && {
         confidence: this.confidence(chosen, steps, margin, Math.max(...tokens), annotations),
       }),
       words: written.map((token, place) => {

@@ -45,14 +45,14 @@ const captionSource = (() => {
       "through a web server, such as python -m http.server in its folder." : null,
 
     /* What the view shows of a photo; errors are sentences for whoever sees the page. */
-    async caption(photo, { beam, captions }, signal, tell) {
+    async caption(photo, { beam, captions }, signal, tell, given) {
       worker ??= started();
       const id = (serial += 1);
       signal.addEventListener("abort", () => waiting.delete(id));
       const view = await new Promise((resolve, reject) => {
         waiting.set(id, { resolve, reject, tell });
-        const sent = { id, photo, beam: beam.valueAsNumber, captions: captions.valueAsNumber };
-        worker.postMessage(sent);
+        const [width, most] = [beam.valueAsNumber, captions.valueAsNumber];
+        worker.postMessage({ id, photo, width, most, given });
       });
       return { ...view, photo: addressOf(photo) };
     },

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
 
-  const form = document.querySelector("form");
+  const [own, form] = document.forms; // a caption to read, and the settings
   const picker = document.getElementById("photo");
   const status = document.getElementById("status");
   const error = document.getElementById("error");
@@ -45,20 +45,21 @@
   };
 
   /* What the view shows of a photo; errors are sentences for whoever sees the page. */
-  const answered = (photo, signal) => {
+  const answered = (photo, signal, given = {}) => {
     if (photo.size > largest) {
       throw new Error(`${photo.name}: ${megabytes(photo.size)} are more than the ` +
         `${megabytes(largest)} that are read; choose a smaller photo`);
     }
     const tell = (state) => { if (!signal.aborted) status.textContent = state; };
-    return captionSource.caption(photo, form.elements, signal, tell);
+    return captionSource.caption(photo, form.elements, signal, tell, given);
   };
 
   /* Show a photo and its captions; `parts` of it are hidden, and `whole` is what was shown before
      they were. */
   const show = (photo, data, parts = [], whole = data) => {
     const before = shown;
-    shown = { photo, parts, whole, view: attentionView.mount(view, data) };
+    const isFixed = map.options.length > 0; // the form has them already
+    shown = { photo, parts, whole, view: attentionView.mount(view, data, { isFixed, say }) };
     const isSame = before?.photo === photo &&
       before.view.caption.caption === shown.view.caption.caption;
     if (isSame) shown.view.pin(before.view.pinned); // with another map, say
@@ -94,30 +95,48 @@
     hiding.dragged(now.panes[0].stage, (part) => hide(photo, [...parts, part]));
   };
 
-  /* Caption the photo that is shown again, with these parts hidden; `problems` stay to be seen. */
-  const hide = async (photo, parts, problems = []) => {
+  /* Ask more about the photo that is shown: what the view shows without some parts, and perhaps
+     of `given` words; null if it cannot be asked or another photo is shown meanwhile. */
+  const asking = async (parts, given, problems = []) => {
     // Other photos that are captioned now would be given up.
-    if (body.classList.contains("busy") || !isValid()) return;
-    wanted = parts;
+    if (body.classList.contains("busy") || !isValid()) return null;
     const mine = new AbortController();
-    running = mine;
-    error.textContent = problems.join("\n");
-    body.classList.add("busy");
-    status.textContent = `Looking at what is left of ${photo.name} \u2026`;
     const from = shown;
-    let data = from.whole;
+    running = mine;
+    wanted = parts;
+    error.textContent = problems.join("\n"); // stay to be seen
+    body.classList.add("busy");
+    status.textContent = `Looking at ${from.photo.name} \u2026`;
+    let data = null;
     try {
-      if (parts.length) data = await answered(await hiding.without(photo, parts), mine.signal);
+      const left = parts.length ? await hiding.without(from.photo, parts) : from.photo;
+      const isNew = parts.length || given.begin || given.text;
+      data = isNew ? await answered(left, mine.signal, given) : from.whole;
     } catch (problem) {
-      if (running !== mine) return;
-      data = null;
-      error.textContent = [...problems, problem.message].join("\n");
+      if (running === mine) error.textContent = [...problems, problem.message].join("\n");
     }
-    if (running !== mine) return;
+    if (running !== mine) return null;
     body.classList.remove("busy");
     status.textContent = shown.photo.name;
-    if (data && shown === from) show(photo, data, parts, from.whole); // and no other meanwhile
+    return shown === from ? data : null;
   };
+
+  /* Caption the photo again, with these parts hidden. */
+  const hide = async (photo, parts, problems) => {
+    const { whole } = shown;
+    const data = await asking(parts, {}, problems);
+    if (data) show(photo, data, parts, whole);
+  };
+
+  /* The model's caption that begins with words, or its reading of a text. */
+  const say = async (given) => (await asking(shown.parts, given))?.captions[0];
+
+  own.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const { view: now } = shown;
+    const caption = await say({ text: own.elements.text.value });
+    if (caption) now.add(caption);
+  });
 
   hidden.peak.addEventListener("click", () => {
     const { photo, parts, view: now } = shown;

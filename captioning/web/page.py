@@ -26,7 +26,6 @@ class Source:
         script: defines ``captionSource``.
         formats: of photos that it takes.
         promise: a sentence for visitors, or empty.
-        without_scripts: in HTML, for browsers that run none.
         footer: in HTML, a link.
         samples: whether words may be drawn at random.
         allowed: what the page may load, as `content_policy` takes it.
@@ -35,7 +34,6 @@ class Source:
     script: str
     formats: str
     promise: str
-    without_scripts: str
     footer: str
     samples: bool
     allowed: Mapping[str, str] = field(default_factory=lambda: OWN)
@@ -55,7 +53,6 @@ SERVER = Source(
     "web/server.js",
     "JPEG, PNG, WebP, GIF, TIFF, BMP or PPM",
     "",
-    'This page needs JavaScript; the <a href="docs">API</a> does without.',
     '<a href="docs">API</a>',
     samples=True,
 )
@@ -65,7 +62,6 @@ LOCAL = Source(
     "web/local.js",
     "JPEG, PNG, WebP, GIF, AVIF or BMP",
     " Your photos stay on this device: the model runs in the page.",
-    "This page needs JavaScript, which runs the model.",
     '<a href="licences.txt">Licences</a>',
     samples=False,
     # The program and its WebAssembly lie beside the page.
@@ -108,7 +104,6 @@ def page(
         examples: in HTML, pictures to click, of which the first is captioned at once.
         tabs: in HTML, links to other pages.
     """
-    is_sampling = isinstance(search, Sampling)
     body = Template(asset("web/page.html")).substitute(
         model=escape(model),
         tabs=tabs,
@@ -117,11 +112,9 @@ def page(
         megabytes=f"{largest / 1e6:g}",
         formats=source.formats,
         promise=source.promise,
-        without_scripts=source.without_scripts,
         footer=source.footer,
         several_kinds="" if source.samples else "hidden",
-        by_sampling="checked" if is_sampling else "",
-        by_beam="" if is_sampling else "checked",
+        by_sampling="checked" if isinstance(search, Sampling) else "",
         beam=min(search.width if isinstance(search, BeamSearch) else 1, MOST_CAPTIONS),
         temperature=f"{search.temperature if isinstance(search, Sampling) else TEMPERATURE:g}",
         most=MOST_CAPTIONS,

@@ -4,14 +4,22 @@
 const captionSource = {
   problem: null, // why no photo can be captioned
 
-  /* What the view shows of a photo; errors are sentences for whoever sees the page. */
-  async caption(photo, { kind, beam, temperature, captions, map, compare }, signal) {
+  /* What the view shows of a photo: captions, the best one that begins with given words, or a
+     given text; errors are sentences for whoever sees the page. */
+  async caption(photo, settings, signal, tell, { begin, text }) {
+    const { kind, beam, temperature, captions, map, compare } = settings;
     const sent = new FormData();
     sent.append("photo", photo, photo.name);
-    sent.append("captions", captions.value);
-    if (kind.value === "beam") {
+    if (text) {
+      sent.append("text", text);
+    } else if (begin) {
+      sent.append("begin", begin);
+      sent.append("beam", beam.value);
+    } else if (kind.value === "beam") {
+      sent.append("captions", captions.value);
       sent.append("beam", beam.value);
     } else {
+      sent.append("captions", captions.value);
       sent.append("sample", "true");
       sent.append("temperature", temperature.value);
     }

@@ -46,7 +46,7 @@ let captioner = null; // promised, once a photo is there
 let before = Promise.resolve(); // the photo that is captioned now
 let newest = 0; // the page waits for this one only
 
-const answer = async ({ id, photo, beam, captions }) => {
+const answer = async ({ id, photo, width, most, given }) => {
   if (id !== newest) return;
   captioner ??= loaded((state) => self.postMessage({ loaded: state }));
   let ready;
@@ -59,9 +59,9 @@ const answer = async ({ id, photo, beam, captions }) => {
   }
   try {
     const { pixels, ...place } = await seen(photo, ready.about.preprocessing);
-    const found = await ready.captions(pixels, beam, captions);
-    const { offset } = ready.about;
-    self.postMessage({ id, view: { title: "", ...place, offset, captions: found, compares: false } });
+    const found = await ready.captions(pixels, width, most, given);
+    const { offset, functions } = ready.about;
+    self.postMessage({ id, view: { title: "", ...place, offset, captions: found, functions } });
   } catch (problem) {
     self.postMessage({ id, error: problem.message });
   }

@@ -65,9 +65,10 @@ def test_a_picked_photo_gets_its_caption_and_maps(
     page.wait_for_selector("canvas")
     [found] = client.post("/caption", files={"photo": photo}).json()["captions"]
     assert page.get_attribute("#view img", "alt") == found["caption"]
-    map_at_rest = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+    page.locator(".words button").first.focus()
+    map_of_word = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
     page.locator("canvas").evaluate("canvas => { canvas.width += 0; }")  # which empties it
-    assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != map_at_rest
+    assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != map_of_word
     assert page.text_content("#status") == "photo.png"
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
@@ -96,14 +97,33 @@ def test_a_changed_setting_captions_the_photo_again(page: Any, photo: bytes) -> 
     page.wait_for_selector("canvas")
     assert not page.is_visible("[name=captions]")  # technical terms are folded away
     page.get_by_text("Search and maps").click()
-    page.fill("[name=captions]", "5")
-    page.keyboard.press("Tab")
-    page.wait_for_selector(".captions label")
-    assert page.locator(".captions label").count() == 5
+    with page.expect_response("**/caption") as answer:
+        page.fill("[name=captions]", "5")
+        page.keyboard.press("Tab")
+    assert len(answer.value.json()["view"]["captions"]) == 5
     assert page.input_value("[name=beam]") == "5"
     page.locator("[value=sample]").check(force=True)
     assert page.is_visible("[name=temperature]")
     assert not page.is_visible("[name=beam]")
+
+
+def test_other_words_continue_the_caption_or_are_read(page: Any, photo: bytes) -> None:
+    choose(page, "photo.png", photo)
+    page.locator(".words button").first.click()
+    other = page.locator(".details button").first.inner_text()
+    with page.expect_response("**/caption"):
+        page.locator(".details button").first.click()
+    page.wait_for_selector("body:not(.busy)")
+    assert page.locator(".words button").first.inner_text().lower() == other
+    page.get_by_label("Your own words").fill("A red circle.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#view img[alt='a red circle']")
+    page.locator(".words button").nth(1).click()
+    assert "%: how probable \u201cred\u201d is" in page.locator(".details").inner_text()
+    assert page.locator(".captions label").count() == 3
+    page.get_by_label("Your own words").fill("red zebras")
+    page.keyboard.press("Enter")
+    assert "does not know 'zebras'" in error(page)
 
 
 def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,70 @@ def opacity(page: Any, value: int) -> None:
     page.get_by_label("Opacity").fill(str(value))
 
 
+@contextmanager
+def opened(browser: Any, folder: Path, *captions: Caption) -> Iterator[Any]:
+    """The page of these captions."""
+    views = [each.view() for each in captions]
+    save_html(viewer_html(Image.new("RGB", SIZE, "grey"), views), folder / "page.html")
+    with opened_page(browser, (folder / "page.html").as_uri()) as page:
+        yield page
+
+
+def test_a_first_look_is_the_photo_and_a_map_has_its_name(page: Any) -> None:
+    name = page.locator("figcaption")
+    assert (picture(page)[20:-20, 20:-20] == 128).all()
+    assert not name.is_visible()
+    word(page, 0).focus()
+    assert name.inner_text() == "Attention"
+    assert name.is_visible()
+    assert picture(page).std() > 10
+    page.keyboard.press("Escape")
+    assert (picture(page)[20:-20, 20:-20] == 128).all()
+
+
+def test_confidence_says_what_was_measured(browser: Any, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, caption(("a", "dog"), confidence=0.19)) as page:
+        details = page.locator("[aria-live]")
+        page.get_by_role("button", name="19% sure").focus()
+        assert details.inner_text().startswith("Of captions with this confidence, about 19% were")
+        word(page, 1).hover()
+        assert "60%: how probable \u201cdog\u201d is as the next word." in details.inner_text()
+        page.mouse.move(1, 1)
+        assert details.inner_text().startswith("Of captions")
+
+
+def test_two_maps_asked_for_stand_side_by_side(browser: Any, tmp_path: Path) -> None:
+    asked = caption(("a", "dog"), shown_maps=("occlusion", "attention"))
+    with opened(browser, tmp_path, asked) as page:
+        word(page, 0).focus()
+        assert page.locator("figcaption").all_inner_texts() == ["Occlusion", "Attention"]
+
+
+def test_candidates_differ_in_content_words(browser: Any, tmp_path: Path) -> None:
+    texts = "a dog", "the dog", "a cat", "a dog on a cat"
+    with opened(browser, tmp_path, *(caption(tuple(each.split())) for each in texts)) as page:
+        assert page.locator(".captions [dir]").all_inner_texts() == ["a dog", "a cat"]
+
+
+def test_a_runner_up_continues_by_a_stored_caption(browser: Any, tmp_path: Path) -> None:
+    texts = "a dog", "a cat", "a cat runs"
+    with opened(browser, tmp_path, *(caption(tuple(each.split())) for each in texts)) as page:
+        word(page, 0).click()
+        assert page.locator(".details button").count() == 0  # nothing begins with "cat"
+        word(page, 1).hover()
+        page.mouse.move(1, 1)
+        word(page, 1).focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        assert page.locator(".words").inner_text() == "A cat."
+        assert chosen(page) == "1"
+        assert page.get_by_role("radio", name="a cat", exact=False).first.is_checked()
+        page.get_by_label("a cat runs").check()
+        word(page, 2).click()
+        page.get_by_role("button", name="end of caption").click()
+        assert page.locator(".words").inner_text() == "A cat."
+
+
 def test_the_caption_is_a_sentence_that_can_be_copied(page: Any) -> None:
     sentence = f"A small dog {MARKUP}"
     assert page.locator(".words").inner_text() == sentence
@@ -85,6 +150,7 @@ def test_the_caption_is_a_sentence_that_can_be_copied(page: Any) -> None:
 
 
 def test_the_brightest_place_is_the_region_of_the_largest_weight(page: Any) -> None:
+    word(page, 0).focus()
     opacity(page, 0)
     plain = picture(page)
     opacity(page, 80)

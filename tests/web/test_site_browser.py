@@ -30,6 +30,14 @@ COLOURS = """canvas => {
   return new Set(new Uint32Array(data.buffer)).size;
 }"""
 
+MOUNTED = """() => {
+  const { mount } = attentionView;
+  attentionView.mount = (element, data, options) => {
+    window.texts = data.captions.map(({ caption }) => caption);
+    return mount(element, data, options);
+  };
+}"""
+
 SEEN = """async ({ base64, size, fit }) => {
   const { seen } = await import(new URL("pixels.js", location));
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -99,6 +107,7 @@ def test_free_photos_get_the_words_and_confidence_of_python(
         assert expected.confidence is not None
         found = float(str(page.text_content(".sure")).removesuffix("% sure"))
         assert found == pytest.approx(100 * expected.confidence, abs=1.0)
+        page.locator(".words button").first.focus()
         colours = page.locator("#view canvas").evaluate(COLOURS)
         assert colours > 50  # one on an empty canvas
     assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -155,6 +164,29 @@ def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: C
     assert shown(page, "cat.jpg") == whole
 
 
+def test_other_words_continue_the_caption_or_are_read(page: Any, captioner: Captioner) -> None:
+    shown(page, "cat.jpg")
+    page.evaluate("document.querySelector('#view .play').scrollIntoView()")
+    page.locator(".words button").nth(1).click()
+    other = page.locator(".details button").first
+    expected = captioner(PHOTOS["cat.jpg"], captioner.constrained(f"a {other.inner_text()}"))
+    other.click()
+    page.wait_for_selector(f"#view img[alt='{expected.text}']")
+    page.get_by_label("Your own words").fill("A cat on a sofa.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#view img[alt='a cat on a sofa']")
+    read = captioner.read(PHOTOS["cat.jpg"], "a cat on a sofa")
+    score = str(page.locator(".captions .score").last.text_content()).replace("\u2212", "-")
+    assert float(score) == pytest.approx(read.score, abs=0.1)
+    for place, probability in enumerate(read.probabilities):
+        page.locator(".words button").nth(place).click()
+        found = str(page.locator(".details .probability").first.text_content()).strip("<%")
+        assert float(found) == pytest.approx(100 * probability, rel=0.1, abs=1)
+    page.get_by_label("Your own words").fill("a cat on a spaceship")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#error:has-text('does not know \u201cspaceship\u201d')")
+
+
 @pytest.mark.parametrize("repeats", [True, False])
 @pytest.mark.parametrize("name", DECODERS)
 def test_every_decoder_finds_the_same_captions(
@@ -185,10 +217,11 @@ def test_every_decoder_finds_the_same_captions(
     with unchecked():
         write_site(captioner, tmp_path / "site", name, package)
     page = opened(tmp_path / "site")
-    page.evaluate("document.forms[0].elements.captions.value = 3")
+    page.evaluate(MOUNTED)
+    page.evaluate("document.querySelector('[name=captions]').value = 3")
     page.set_input_files("#photo", str(tmp_path / "photo.png"))
     shown(page, "photo.png")
-    texts = [str(text) for text in page.locator(".captions [dir]").all_text_contents()]
+    texts = page.evaluate("window.texts")
     assert texts == [caption.text for caption in (best, *best.others)]
     assert len(set(texts)) == 3
 
