@@ -7,6 +7,7 @@ import os
 import tarfile
 import tempfile
 import urllib.request
+import zlib
 from base64 import b64decode
 from dataclasses import asdict
 from http.client import HTTPException
@@ -25,11 +26,14 @@ from captioning.viewing.html_document import asset
 from captioning.web.page import LOCAL, PHOTO_BUTTONS, PHOTOS, page
 
 PROGRAM = ("worker.js", "captions.js", "pixels.js")
-GRAPHS = {"encoder.onnx": False, "remember.onnx": True, "step.onnx": True}
-"""The graphs, and whether their matrices are kept in 8 bits."""
+GRAPHS = {"encoder": 4095, "remember": 450, "step": 320}
+"""The graphs, and the steps from zero to the largest weight of a row that weights are rounded to.
 
-LEAST = 4096  # numbers of a tensor; smaller ones are not compacted
-LARGEST = 127  # of an 8-bit number
+Equal steps change log probabilities 7 times more in the encoder of `photos` than in its decoder.
+"""
+
+STEP = 8  # of rounded numbers, so both of their bytes have few values, written in few bits
+LEAST = 4096  # numbers of a tensor; smaller ones are not rounded
 MOST_BYTES = 100_000_000  # of a photo
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
@@ -50,7 +54,7 @@ Copyright (c) Microsoft Corporation. MIT License: https://github.com/microsoft/o
 
 index.html, worker.js, captions.js, pixels.js: from captioning. MIT License.
 
-*.onnx, captioner.json: the model; its licence is that of whoever trained it.
+*.packed, captioner.json: the model; its licence is that of whoever trained it.
 """
 
 
@@ -63,9 +67,8 @@ def write_site(
 ) -> None:
     """Write the page with the model, ONNX Runtime, and what else it needs.
 
-    Matrices of the decoder are kept in 8 bits, other weights in half precision, and all are
-    computed with in single precision, so captions are nearly always those of `captioner`. Searches
-    other than beam search are replaced by one with the same limits.
+    Matrices are rounded, and computed with in single precision, so captions are nearly always those
+    of `captioner`. Searches other than beam search are replaced by one with the same limits.
 
     Args:
         captioner: what the page captions with.
@@ -84,9 +87,10 @@ def write_site(
         write_onnx(captioner, graphs)
         files = runtime_files(runtime)
         folder = made_folder(folder)
-        for graph, in_8_bits in GRAPHS.items():
-            with written_whole(folder / graph) as temporary:
-                compact(Path(graphs, graph), temporary, in_8_bits)
+        files |= {
+            f"{graph}.packed": packed(rounded(Path(graphs, f"{graph}.onnx"), most))
+            for graph, most in GRAPHS.items()
+        }
         about = json.loads(Path(graphs, "captioner.json").read_text(encoding="utf-8"))
     calibration = captioner.calibration
     about |= {
@@ -94,7 +98,7 @@ def write_site(
         "calibration": None if calibration is None else asdict(calibration),
         "functions": sorted(FUNCTION_WORDS),
         "evidence": has_evidence(captioner.model.decoder),
-        "bytes": sum((folder / graph).stat().st_size for graph in GRAPHS),
+        "bytes": sum(len(files[f"{graph}.packed"]) for graph in GRAPHS),
     }
     files["captioner.json"] = json.dumps(about, ensure_ascii=False).encode()
     files |= {program: asset(f"web/{program}").encode() for program in PROGRAM}
@@ -111,50 +115,47 @@ def write_site(
             temporary.write_bytes(data)
 
 
-def compact(source: Path, target: Path, matrices_in_8_bits: bool) -> None:
-    """Write an ONNX graph with its large tensors in half precision, or its matrices in 8 bits.
+def rounded(path: Path, most: int) -> bytes:
+    """An ONNX graph whose large matrices and filters are integers of 16 bits.
 
-    Tensors of at least `LEAST` numbers are packed, except those that exceed the range of half
-    precision. In 8 bits each row has a scale of its own. The graph begins with the conversion to
-    single precision, which a runtime does once, when it loads the graph.
-
-    Args:
-        source: the graph.
-        target: the smaller one.
-        matrices_in_8_bits: for tensors of two axes; others are in half precision all the same.
+    Each row, the weights of one output, has a scale of its own and becomes multiples of `STEP`, at
+    most `most` in either direction. The graph begins with the conversion to single precision, which
+    a runtime does once, when it loads the graph.
     """
     import onnx  # an extra
     from onnx import TensorProto, helper, numpy_helper
 
-    model = onnx.load(str(source))
+    model = onnx.load(str(path))
     graph = model.graph
     converting = []
     for tensor in [*graph.initializer]:
         values = numpy_helper.to_array(tensor)
-        if values.dtype != np.float32 or values.size < LEAST:
+        if values.dtype != np.float32 or values.size < LEAST or values.ndim < 2:
             continue
-        name, small = tensor.name, f"{tensor.name}.small"
-        cast = name
-        if matrices_in_8_bits and values.ndim == 2:
-            scales = np.abs(values).max(axis=1, keepdims=True) / LARGEST
-            scales = np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32)
-            packed = np.rint(values / scales).astype(np.int8)
-            cast, scale = f"{name}.cast", f"{name}.scale"
-            graph.initializer.append(numpy_helper.from_array(scales, scale))
-            converting.append(helper.make_node("Mul", [cast, scale], [name]))
-        else:
-            with np.errstate(over="ignore"):
-                packed = values.astype(np.float16)
-            if not np.isfinite(packed).all():
-                continue
-        converting.insert(0, helper.make_node("Cast", [small], [cast], to=TensorProto.FLOAT))
+        name, small, cast, scale = (tensor.name + end for end in ("", ".small", ".cast", ".scale"))
+        largest = np.abs(values).max(axis=tuple(range(1, values.ndim)), keepdims=True)
+        scales = np.maximum(largest / most / STEP, np.finfo(np.float32).tiny)
+        integers = (np.rint(values / scales / STEP) * STEP).astype(np.int16)
         graph.initializer.remove(tensor)
-        graph.initializer.append(numpy_helper.from_array(packed, small))
+        graph.initializer.append(numpy_helper.from_array(integers, small))
+        graph.initializer.append(numpy_helper.from_array(scales, scale))
+        converting.append(helper.make_node("Cast", [small], [cast], to=TensorProto.FLOAT))
+        converting.append(helper.make_node("Mul", [cast, scale], [name]))
     nodes = [*converting, *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
     onnx.checker.check_model(model)
-    target.write_bytes(model.SerializeToString())
+    return model.SerializeToString()
+
+
+def packed(content: bytes) -> bytes:
+    """Compressed by zlib, the bytes at even places before those at odd ones.
+
+    High bytes of small integers compress well where no low bytes are between them; nothing else
+    but runs of zeros repeats.
+    """
+    zipping = zlib.compressobj(strategy=zlib.Z_RLE)
+    return zipping.compress(content[::2] + content[1::2]) + zipping.flush()
 
 
 def runtime_files(package: str | Path | None = None) -> dict[str, bytes]:

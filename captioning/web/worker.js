@@ -12,7 +12,7 @@ ort.env.wasm.numThreads = self.crossOriginIsolated ? Math.min(navigator.hardware
 
 const megabytes = (bytes) => (bytes / 1e6).toFixed(0);
 
-/* The bytes of a file beside the page; `count` hears of each part. */
+/* A file beside the page; `count` hears of the bytes of each part. */
 const fetched = async (name, count) => {
   const answer = await fetch(new URL(name, import.meta.url));
   if (!answer.ok) throw new Error(`${name} is missing (status ${answer.status})`);
@@ -20,24 +20,31 @@ const fetched = async (name, count) => {
   const parts = [];
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    if (done) return new Blob(parts);
     parts.push(value);
     count(value.length);
   }
 };
 
+/* A graph: as `packed` in captioning/web/site.py has packed it. */
+const unpacked = async (file) => {
+  const stream = file.stream().pipeThrough(new DecompressionStream("deflate"));
+  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const half = Math.ceil(planes.length / 2);
+  return planes.map((_, place) => planes[(place >> 1) + (place % 2) * half]);
+};
+
 const loaded = async (tell) => {
-  const text = new TextDecoder().decode(await fetched("captioner.json", () => {}));
-  const about = JSON.parse(text);
+  const about = JSON.parse(await (await fetched("captioner.json", () => {})).text());
   let bytes = 0;
   const count = (part) => {
     bytes += part;
     tell(`${megabytes(bytes)} of ${megabytes(about.bytes)} MB`);
   };
-  const files = await Promise.all(GRAPHS.map((name) => fetched(`${name}.onnx`, count)));
+  const files = await Promise.all(GRAPHS.map((name) => fetched(`${name}.packed`, count)));
   const graphs = {};
   for (const [place, name] of GRAPHS.entries()) { // one after another: it starts up only once
-    graphs[name] = await ort.InferenceSession.create(files[place]);
+    graphs[name] = await ort.InferenceSession.create(await unpacked(files[place]));
   }
   return new Captioner(about, graphs, ort.Tensor);
 };

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import shutil
+import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,8 @@ from captioning.web.site import (
     RUNTIME,
     SHA512,
     VERSION,
-    compact,
+    packed,
+    rounded,
     runtime_files,
     write_site,
 )
@@ -27,7 +29,7 @@ from tests.conftest import Served, unchecked
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 
-MEGABYTES = 21
+MEGABYTES = 20
 
 
 @pytest.fixture(autouse=True)
@@ -50,28 +52,30 @@ def graph_of(weight: np.ndarray, path: Path) -> Path:
     return path
 
 
-def weight_in(path: Path, rows: int) -> np.ndarray:
+def weight_in(graph: bytes, rows: int) -> np.ndarray:
     from onnxruntime import InferenceSession
 
-    [found] = InferenceSession(path).run(None, {"x": np.eye(rows, dtype=np.float32)})
+    [found] = InferenceSession(graph).run(None, {"x": np.eye(rows, dtype=np.float32)})
     return np.asarray(found)
 
 
-@pytest.mark.parametrize(("in_8_bits", "bytes_each"), [(False, 2), (True, 1)])
-def test_weights_are_kept_to_the_precision_of_fewer_bits(
-    in_8_bits: bool, bytes_each: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("most", [100, 4095])
+def test_weights_are_rounded_to_numbers_of_few_bits(most: int, tmp_path: Path) -> None:
     weight = np.random.default_rng(0).normal(size=(100, 300)).astype(np.float32)
     weight[7] = 0.0
-    compact(graph_of(weight, tmp_path / "a.onnx"), tmp_path / "b.onnx", in_8_bits)
-    least = np.abs(weight) * 2.0**-11
-    if in_8_bits:
-        least = np.broadcast_to(np.abs(weight).max(axis=1, keepdims=True) / 253, weight.shape)
-    difference = np.abs(weight_in(tmp_path / "b.onnx", 100) - weight)
-    assert (difference <= least + 1e-7).all()
+    graph = rounded(graph_of(weight, tmp_path / "graph.onnx"), most)
+    difference = np.abs(weight_in(graph, 100) - weight)
+    assert (difference <= np.abs(weight).max(axis=1, keepdims=True) / (2 * most - 1)).all()
     assert difference.max() > 0
-    size = weight.size * bytes_each
-    assert size < (tmp_path / "b.onnx").stat().st_size < size + 1500
+    content = packed(graph)
+    assert (
+        weight.size * np.log2(most) / 8 < len(content) < weight.size * np.log2(2 * most) / 8 + 1500
+    )
+    planes = np.frombuffer(zlib.decompress(content), np.uint8)
+    half = len(graph) - len(graph) // 2
+    whole = np.empty_like(planes)
+    whole[::2], whole[1::2] = planes[:half], planes[half:]
+    assert whole.tobytes() == graph
 
 
 def test_the_folder_has_all_that_the_page_asks_for(tmp_path: Path, small_package: Path) -> None:
@@ -79,9 +83,10 @@ def test_the_folder_has_all_that_the_page_asks_for(tmp_path: Path, small_package
     write_site(load("shapes"), folder, "<shapes>", small_package)
     names = {path.name for path in folder.iterdir()}
     programs = {"index.html", "worker.js", "captions.js", "pixels.js", "captioner.json"}
-    assert names == programs | {*GRAPHS} | {"onnxruntime.js", "onnxruntime.wasm", "licences.txt"}
+    graphs = {f"{graph}.packed" for graph in GRAPHS}
+    assert names == programs | graphs | {"onnxruntime.js", "onnxruntime.wasm", "licences.txt"}
     about = json.loads((folder / "captioner.json").read_text(encoding="utf-8"))
-    assert about["bytes"] == sum((folder / graph).stat().st_size for graph in GRAPHS)
+    assert about["bytes"] == sum((folder / graph).stat().st_size for graph in graphs)
     assert about["calibration"] is None
     page = (folder / "index.html").read_text()
     assert "<b>&lt;shapes&gt;</b>" in page
