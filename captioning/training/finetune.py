@@ -328,10 +328,9 @@ def best_between(
 ) -> tuple[Captioner, float, Report]:
     """The captioner to keep of those between a trained one and the model that it started from.
 
-    Captioners within one standard error of the highest CIDEr count as equally good (after Breiman
-    et al. 1984, "Classification and regression trees", section 3.4.3). Kept is the nearest to the
-    start that is no worse than one of these; the trained one if all scores are 0. The start itself
-    is kept with its own vocabulary and calibration.
+    Kept is the one with the highest CIDEr or, if that is within one standard error of the start's
+    (after Breiman et al. 1984, "Classification and regression trees", section 3.4.3), the start
+    itself, with its own vocabulary and calibration; the trained one if all scores are 0.
 
     Scores of the first `own` images, and of the others, count relative to the highest mean of
     theirs, so that a kind of photos with high scores does not decide alone.
@@ -350,10 +349,11 @@ def best_between(
     means = scores.mean(axis=1)
     if not scores.any():
         return trained, 0.0, reports[0]
-    below = scores[means.argmax()] - scores
-    errors = below.std(axis=1, ddof=1) / len(records) ** 0.5
-    enough = means[below.mean(axis=1) <= errors].min()
-    kept = int(np.flatnonzero(means >= enough)[-1])
+    kept = int(means.argmax())
+    if shares[-1] == 1:
+        better = scores[kept] - scores[-1]
+        if better.mean() <= better.std(ddof=1) / len(records) ** 0.5:
+            kept = len(shares) - 1
     return captioners[kept], shares[kept], reports[kept]
 
 
