@@ -47,7 +47,8 @@ class CaptionData(pl.LightningDataModule):
         similar_lengths: batch images whose captions have similar lengths, for less padding. Random
             batches teach more if a caption's length depends on the content of its image.
         workers: processes that read images.
-        limit: use only the first images of each split, up to this number.
+        limit: use only the first images of each split, up to this number; unlike the trainer's
+            ``limit_train_batches`` it also limits which features are computed.
         min_captions: train only on photos that have at least so many captions.
         train_split: the split to train on.
         val_split: the split to validate on.
@@ -158,7 +159,12 @@ class CaptionData(pl.LightningDataModule):
                 "data.features: all of the encoder is trained; set data.features to null or "
                 "model.encoder.init_args.trainable_stages to a smaller number"
             )
-        keep = partial(feature_cache, encoder=encoder, faster=faster)
+        hint, trainer = "", self.trainer
+        if self.limit is None and trainer is not None and trainer.training:
+            batches = trainer.limit_train_batches
+            if isinstance(batches, int) or batches < 1:  # a number, or a share
+                hint = "for fewer give --data.limit N"
+        keep = partial(feature_cache, encoder=encoder, faster=faster, hint=hint)
         records = [*self.train_records, *self.val_records]
         self._cache = keep(self.features, preprocessing=self.preprocessing, images=_images(records))
         side = math.isqrt(self._cache.cells)

@@ -31,7 +31,7 @@ from captioning.data.photo_shards import photo_hash
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
-from captioning.progress_bar import ProgressBar, stage
+from captioning.progress_bar import ProgressBar, say, stage
 from captioning.threads import cut, in_threads, read_ahead
 
 INDEX = "index.json"
@@ -179,6 +179,7 @@ def feature_cache(
     batch_size: int = 16,
     name: str = "features",
     faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
+    hint: str = "",
 ) -> FeatureCache:
     """The features of `images` under `folder`; those of new or changed photos are computed.
 
@@ -192,6 +193,7 @@ def feature_cache(
         batch_size: images encoded at a time.
         name: for the progress bar.
         faster: returns a function that equals the encoder in less time.
+        hint: said before photos are encoded.
     """
     folder, process, count = Path(folder), 0, 1
     if distributed.is_available() and distributed.is_initialized():
@@ -223,6 +225,8 @@ def feature_cache(
         pixels = read_ahead(seen, chain(*rows), AHEAD * batch_size)
         batches = (batch for its in rows for batch in cut(islice(pixels, len(its)), batch_size))
         shown = process == 0 and bool(rows)
+        if shown and hint:
+            say(f"encoding {sum(map(len, rows)):,} photos; {hint}")
         with (
             torch.backends.cudnn.flags(enabled=True, allow_tf32=False),  # as captioners on a GPU
             closing(in_threads(encoded, batches, device)) as features,

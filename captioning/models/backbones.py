@@ -4,23 +4,39 @@ torchvision's (Marcel and Rodriguez 2010), timm's (Wightman 2019, PyTorch Image 
 small ones of this package. The last feature map of a network holds the annotation vectors.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import torch
 from jaxtyping import Float
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from captioning.errors import InputError, reading
 from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
 from captioning.models.small_networks import PlainCNN, SmallCNN
+from captioning.shelf import path_of
 
 DEFAULT = "DEFAULT"
 """Stands for the weights that a backbone's library downloads."""
 
 TIMM = "timm/"
 """Prefix of the names of timm's backbones; torchvision has some of the same names."""
+
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")
+"""Files of weights in timm's repositories of the Hugging Face Hub."""
+
+PATIENCE = 10.0
+"""Seconds for a server of weights to answer; the libraries retry for a minute, or wait for ever."""
+
+STAGES = "encoder.stages."
+"""Beginning of the names of an encoder's tensors in a captioning model's file."""
 
 OURS = {"small": SmallCNN, "plain": PlainCNN}
 
@@ -76,7 +92,14 @@ def backbone(name: str, weights: str | None) -> Backbone:
     if name.startswith(TIMM) and weights is None and lite in NETWORKS:
         half = (0.5, 0.5, 0.5)
         return Backbone(WIDTH, efficientnet_lite(lite), half, half, NETWORKS[lite][2])
-    network: Any = classifier(name, weights)
+    network, state = _network(name), _state(name, weights)
+    if of_stages := {
+        key.removeprefix(STAGES): value for key, value in state.items() if key.startswith(STAGES)
+    }:
+        found = backbone(name, None)
+        _load(nn.ModuleList(found.stages), of_stages, name, weights)
+        return found
+    _load(network, state, name, weights)
     stages = stages_of(network, name)
     if not name.startswith(TIMM):
         return Backbone(BACKBONES[name], stages, image_size=None if name in OURS else 224)
@@ -88,14 +111,20 @@ def backbone(name: str, weights: str | None) -> Backbone:
 
 def classifier(name: str, weights: str | None) -> nn.Module:
     """The whole network of a name with its weights; arguments and errors are `backbone`'s."""
-    network = _network(name)
-    if weights is not None:
-        state = _pretrained(name) if weights == DEFAULT else _read_weights(Path(weights))
-        try:
-            network.load_state_dict(state)
-        except (RuntimeError, TypeError):
-            raise InputError(f"{weights}: not the weights of a {name}") from None
+    network: nn.Module = _network(name)
+    state = _state(name, weights)
+    if any(key.startswith(STAGES) for key in state):
+        raise InputError(f"{weights}: has no classifier; set the objective's classes to 0")
+    _load(network, state, name, weights)
     return network
+
+
+def _load(network: nn.Module, state: dict[str, Any], name: str, weights: str | None) -> None:
+    try:
+        if weights is not None:
+            network.load_state_dict(state)
+    except RuntimeError:
+        raise InputError(f"{weights}: not the weights of a {name}") from None
 
 
 def _network(name: str) -> Any:
@@ -123,30 +152,60 @@ def _network(name: str) -> Any:
         return timm.create_model(name)
 
 
-def _pretrained(name: str) -> Any:
-    """The published weights of a network, or this package's."""
-    if name == "plain":
+def _state(name: str, weights: str | None) -> dict[str, Any]:
+    """The weights of a network or of a captioning model; empty if there are none."""
+    if weights is None:
+        return {}
+    if weights == DEFAULT and name == "plain":
         raise InputError("plain: has no pretrained weights; give a file, or null for random ones")
-    if name == "small":
-        return _read_weights(SMALL_WEIGHTS)
+    if weights == DEFAULT and name != "small":
+        return _published(name)
+    state = _read_weights(SMALL_WEIGHTS if weights == DEFAULT else path_of(weights))
+    if not isinstance(state, dict):
+        raise InputError(f"{weights}: not the weights of a {name}")
+    return state
+
+
+def _published(name: str) -> dict[str, Any]:
+    """Weights of torchvision or timm, downloaded unless they are in the library's cache."""
+    load: Callable[[], dict[str, Any]]
+    is_cached = False
     if name.startswith(TIMM):
         import timm
+        from huggingface_hub import hf_hub_url, try_to_load_from_cache
 
-        with reading(f"the weights of {name}", RuntimeError):
-            return timm.create_model(name.removeprefix(TIMM), pretrained=True).state_dict()
-    from torchvision.models import get_model_weights
+        name = name.removeprefix(TIMM)
+        config = timm.get_pretrained_cfg(name)
+        url, repository = config.url, config.hf_hub_id
+        if repository:
+            url = hf_hub_url(repository, HUB_FILES[0])
+            is_cached = any(try_to_load_from_cache(repository, file) for file in HUB_FILES)
+        load = lambda: timm.create_model(name, pretrained=True).state_dict()  # noqa: E731
+    else:
+        from torchvision.models import get_model_weights
 
-    weights = get_model_weights(name).DEFAULT
-    with reading(weights.url, RuntimeError):
-        return weights.get_state_dict(progress=True, check_hash=True)
+        weights = get_model_weights(name).DEFAULT
+        url, load = weights.url, partial(weights.get_state_dict, progress=True, check_hash=True)
+    file = Path(torch.hub.get_dir(), "checkpoints", url.rpartition("/")[2])
+    try:
+        if url and not is_cached and not file.is_file():
+            with suppress(HTTPError):  # it answers
+                urlopen(Request(url, method="HEAD"), timeout=PATIENCE).close()
+        return load()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).strip("<>").removeprefix("urlopen error ")
+        remedy = "give a file: --model.encoder.init_args.weights FILE"
+        raise InputError(f"{url}: {reason}; {remedy}") from error
 
 
 def _read_weights(path: Path) -> Any:
     with reading(path), path.open("rb") as file:
         try:
+            if path.suffix == ".safetensors":
+                return load_file(path)
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
-            raise InputError(f"{path}: not a file of weights saved by torch.save") from None
+            raise InputError(f"{path}: not a file of weights") from None
 
 
 def stages_of(network: Any, name: str) -> list[nn.Module]:

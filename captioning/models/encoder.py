@@ -82,7 +82,9 @@ class CNNEncoder(Encoder):
             ``timm/vit_small_patch16_224.augreg_in1k``, whose last feature map or patch tokens are
             used. EfficientNets of timm have a stage for each block; its other networks have one.
         weights: ``DEFAULT`` for the weights that torchvision or timm downloads, or that come with
-            this package for ``small``; the path of a state dict; or None for a random start.
+            this package for ``small``; the name of a shipped model, such as ``photos``, or the
+            ``.safetensors`` file of another, to start from its encoder; the path of a state dict;
+            or None for a random start.
         grid: pool the feature map to grid x grid regions; None to keep it as it is.
         trainable_stages: number of the last stages to train; -1 for all.
 

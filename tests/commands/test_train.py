@@ -104,7 +104,7 @@ def test_scores_from_features_are_those_from_photos(
 
 
 def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
-    frozen_config: Path, tmp_path: Path
+    frozen_config: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     config = yaml.safe_load(frozen_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 1
@@ -118,6 +118,9 @@ def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
         losses.append(
             [float(row["train/loss"]) for row in csv.DictReader(lines) if row["train/loss"]]
         )
+    assert "encoding" not in capsys.readouterr().err
+    train([*options, "--data.features", str(tmp_path / "g"), "--trainer.fast_dev_run", "1"])
+    assert "encoding 10 photos; for fewer give --data.limit N\n" in capsys.readouterr().err
     assert len(losses[0]) > 1
     np.testing.assert_allclose(*losses, rtol=2e-3)  # features are kept in half precision
 

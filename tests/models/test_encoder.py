@@ -1,9 +1,11 @@
 import hashlib
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
 from torch import Tensor, nn
@@ -128,6 +130,7 @@ def test_default_weights_are_downloaded_or_the_address_is_named(
         ("small", "text.pth", r"text\.pth: not a file of weights"),
         ("small", "list.pth", r"list\.pth: not the weights of a small"),
         ("plain", "DEFAULT", "plain: has no pretrained weights; give a file, or null"),
+        ("resnet18", "photos", "photos: not the weights of a resnet18"),
         ("resnet12", "DEFAULT", "unknown backbone 'resnet12'; choose from small, "),
     ],
 )
@@ -141,8 +144,25 @@ def test_a_backbone_or_weights_that_do_not_fit_are_named(
         CNNEncoder(backbone, weights)
 
 
-def test_the_small_backbones_weights_are_the_shipped_models() -> None:
-    encoder, shipped = CNNEncoder("small", "DEFAULT"), load("shapes").model.encoder
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://nowhere.invalid"])
+@pytest.mark.parametrize("backbone", ["mobilenet_v2", "timm/tf_efficientnet_lite2"])
+def test_without_a_network_the_option_of_a_file_is_named_at_once(
+    backbone: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(torch.hub, "_hub_dir", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_url", lambda *_: f"{address}/file.safetensors")
+    monkeypatch.setattr(models.MobileNet_V2_Weights.DEFAULT.value, "url", f"{address}/file.pth")
+    began = time.monotonic()
+    with pytest.raises(InputError, match=f"{address}/.*; give a file: --model.encoder.init_args.w"):
+        CNNEncoder(backbone, "DEFAULT")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("weights", ["DEFAULT", "shapes"])
+def test_weights_come_from_a_shipped_models_encoder(weights: str) -> None:
+    encoder, shipped = CNNEncoder("small", weights), load("shapes").model.encoder
     assert isinstance(shipped, CNNEncoder)
     assert encoder.constant is encoder
     for name, value in shipped.stages.state_dict().items():

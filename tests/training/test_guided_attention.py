@@ -12,13 +12,14 @@ from captioning.errors import InputError
 from captioning.kernels import caption_cross_entropy
 from captioning.maps.evidence_map import SHARPNESS, evidence_shares
 from captioning.maps.evidence_map import evidence as evidence_of
-from captioning.models import Adapter, LSTMDecoder, Model
+from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
 from captioning.models.decoder import Memory
 from captioning.training import CrossEntropy, GuidedAttention, guided_attention
 from captioning.training.guided_attention import (
     Classes,
     ClassWords,
     class_loss,
+    classes_of,
     contrast_loss,
     guide_loss,
 )
@@ -199,3 +200,5 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
 def test_an_encoder_without_classes_is_refused(captioner: Captioner, seen: Tensor) -> None:
     with pytest.raises(InputError, match="the encoder has no classes: it needs weights"):
         loss_of(GuidedAttention(classes=0.5), captioner, seen, BATCH)
+    with pytest.raises(InputError, match="shapes: has no classifier; set the objective's classes"):
+        classes_of(CNNEncoder("small", "shapes"))
