@@ -23,6 +23,8 @@ from tests.training.conftest import QUICK, interrupt_at, saved
 BOARD = ("--validation_table.images=2", "--log_model=true", "--trainer.log_every_n_steps=1")
 BOARD += ("--save_every=0", "--compile_after=-1")
 
+GUIDE = Path(__file__).parents[2] / "docs/how-to/wandb.md"
+
 STEP = "trainer/global_step"
 
 
@@ -97,6 +99,8 @@ def test_the_best_checkpoint_is_an_artifact_with_aliases(resumed: Path) -> None:
 def test_all_of_a_run_lies_in_its_own_folder(resumed: Path) -> None:
     entries = {path.name for path in (resumed / "wandb").iterdir() if not path.is_symlink()}
     assert {name for name in entries if "offline-run" not in name} == {"data"}
+    [folder] = re.findall(r"`(files/media/\S+)`", GUIDE.read_text())
+    assert len(list(resumed.glob(f"wandb/offline-run-*/{folder}/*.jpg"))) == 3 * 2
     for part in records(resumed):
         for artifact in of_kind(part, "artifact"):
             for file in artifact["manifest"]["contents"]:
