@@ -73,9 +73,6 @@ class FeatureCache:
             for shard in range(math.ceil(len(self.images) / self._shard_rows))
         ]
 
-    def __contains__(self, image: Path) -> bool:
-        return _absolute(image) in self._rows
-
     def __getitem__(self, image: Path) -> Float16[Tensor, "L D"]:
         shard, row = divmod(self._rows[_absolute(image)], self._shard_rows)
         return torch.from_numpy(self._shards[shard][row].copy())

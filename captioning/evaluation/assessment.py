@@ -88,10 +88,6 @@ class Assessed:
         )
         return Assessed(captions, *chosen)
 
-    def half(self, first: int) -> "Assessed":
-        """Every second image, from the first one or the second one on."""
-        return self.part(np.arange(len(self.good)) % 2 == first)
-
     @property
     def equal(self) -> Float[np.ndarray, " I"]:
         """Weights of the images by which all data sets weigh the same; their mean is one."""

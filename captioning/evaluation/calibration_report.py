@@ -81,7 +81,8 @@ class CalibrationReport:
 
         It is followed by a report on each data set, if there are several.
         """
-        halves = assessed.half(0), assessed.half(1)
+        odd = np.arange(len(assessed.good)) % 2 == 1
+        halves = assessed.part(~odd), assessed.part(odd)
         fitted = [calibrated(half, patterns=patterns) for half in halves[::-1]]
         parts = list(zip(halves, fitted, strict=True))
         numbers = np.unique(assessed.sets)

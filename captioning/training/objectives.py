@@ -20,7 +20,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, PAD, SPECIAL, Vocabulary
 from captioning.kernels import caption_cross_entropy
-from captioning.metrics.cider import DocumentFrequencies, Reward
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words
 from captioning.models import Decoder, Encoder, Model
 from captioning.models.decoder import Memory
@@ -82,18 +82,17 @@ class Consensus:
             [self._words(vocabulary.encode(caption)) for caption in record.captions]
             for record in records
         ]
-        self._score = Reward(DocumentFrequencies.of(captions))
+        self._frequencies = DocumentFrequencies.of(captions)
 
     def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
         """Each caption's score divided by the mean of its photo, one if that is 0; zero for PAD."""
         real = tokens.any(dim=2)
         captions = [[self._words(row) for row in rows if any(row)] for rows in tokens.tolist()]
-        scores = self._score(
-            [[caption] for its in captions for caption in its],
-            [its[:n] + its[n + 1 :] or its for its in captions for n in range(len(its))],
-        )
+        ones = [caption for its in captions for caption in its]
+        others = [its[:n] + its[n + 1 :] or its for its in captions for n in range(len(its))]
+        scores = cider_scores(ones, others, self._frequencies).images["CIDEr"]
         of_each = torch.zeros(real.shape, device=tokens.device)
-        of_each[real] = torch.from_numpy(scores[:, 0]).to(of_each)
+        of_each[real] = torch.from_numpy(scores).to(of_each)
         mean = of_each.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True)
         return torch.where(mean > 0, of_each / mean, real.to(of_each))
 

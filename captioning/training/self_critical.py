@@ -16,7 +16,7 @@ from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
 from captioning.kernels import caption_cross_entropy, plain
-from captioning.metrics.cider import DocumentFrequencies, Reward
+from captioning.metrics.cider import DocumentFrequencies, rewards
 from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder, Model
 from captioning.models.decoder import Memory
@@ -58,7 +58,7 @@ class SelfCritical(Objective):
             record.image_id: [(*words_of(cut(caption)), end) for caption in record.captions]
             for record in records
         }
-        self._reward = Reward(DocumentFrequencies.of(list(self._references.values())), self.bleu)
+        self._frequencies = DocumentFrequencies.of(list(self._references.values()))
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         writing = nn.ModuleList([model.adapter, model.decoder])
@@ -71,18 +71,18 @@ class SelfCritical(Objective):
             samples = said(decoded, self.vocabulary)
             references = [self._references[record.image_id] for record in batch.records]
             # Single precision, also under autocast, where annotations are in half precision.
-            rewards = torch.from_numpy(self._reward(samples, references)).float()
-            rewards = rewards.to(annotations.device)
-            total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
+            found = rewards(samples, references, self._frequencies, self.bleu)
+            rewarded = torch.from_numpy(found).float().to(annotations.device)
+            total = self_critical_loss(model.decoder, memory, decoded.tokens, rewarded)
             if self.likelihood:
                 lost, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
                 captions = batch.tokens.any(dim=2).sum()
-                total = total + self.likelihood * rewards.numel() / captions * lost
+                total = total + self.likelihood * rewarded.numel() / captions * lost
         finally:
             writing.train(training)
-        words = sum(len(sample) for of_image in samples for sample in of_image) / rewards.numel()
-        figures: dict[str, float | Tensor] = {"reward": rewards.mean(), "words": words}
-        return Loss(total, torch.tensor(rewards.numel(), device=total.device), figures)
+        words = sum(len(sample) for of_image in samples for sample in of_image) / rewarded.numel()
+        figures: dict[str, float | Tensor] = {"reward": rewarded.mean(), "words": words}
+        return Loss(total, torch.tensor(rewarded.numel(), device=total.device), figures)
 
 
 def self_critical_loss(

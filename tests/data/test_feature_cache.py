@@ -55,7 +55,7 @@ def test_an_error_loses_no_finished_shard(
 def test_features_can_be_used_without_the_photos(photos: list[Path], folder: Path) -> None:
     cached(folder, photos)
     photos[0].unlink()
-    assert photos[0] in cached(folder, photos)
+    assert photos[0] in cached(folder, photos).images
 
 
 def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_features_hold_however_the_paths_are_given_or_moved(
     folder.rename(tmp_path / "there/features")
     photos[0].parent.rename(tmp_path / "there/photos")
     moved = [tmp_path / "there/photos" / photo.name for photo in photos]
-    assert moved[2] in cached(tmp_path / "there/features", moved)
+    assert moved[2] in cached(tmp_path / "there/features", moved).images
 
 
 @pytest.mark.parametrize(("crop", "views"), [(3, 8), (None, 2)], ids=["windows", "whole"])
