@@ -22,16 +22,14 @@ class Hypotheses:
         log_probs: of the tokens; zero at PAD.
         totals: sum of a caption's log probabilities; minus infinity for an empty beam.
         finished: whether a caption has ended.
-        history: for every word the attention weights and, in beam search, the index of the caption
-            that each caption continues. `weights` traces them back when a search ends; the other
-            tensors are small and are reordered at every word.
+        weights: attention for each token; anything at PAD.
     """
 
     tokens: Int[Tensor, "B N t"]
     log_probs: Float[Tensor, "B N t"]
     totals: Float[Tensor, "B N"]
     finished: Bool[Tensor, "B N"]
-    history: tuple[tuple[Float[Tensor, "B N L"], Int[Tensor, "B N"] | None], ...]
+    weights: Float[Tensor, "B N t L"]
 
     @classmethod
     def empty(cls, memory: Memory, n: int) -> "Hypotheses":
@@ -42,7 +40,7 @@ class Hypotheses:
             log_probs=new((images, n, 0), dtype=torch.float),
             totals=new((images, n), dtype=torch.float),
             finished=new((images, n), dtype=torch.bool),
-            history=(),
+            weights=new((images, n, 0, 1), dtype=torch.float),
         )
 
     @property
@@ -52,18 +50,6 @@ class Hypotheses:
             return self.tokens[:, :, -1].masked_fill(self.finished, PAD)
         return torch.where(self.totals.isneginf(), PAD, BOS)
 
-    @property
-    def weights(self) -> Float[Tensor, "B N t L"]:
-        """Attention for each token; zero at PAD."""
-        places = None
-        traced = []
-        for weights, parents in reversed(self.history):
-            traced.append(weights if places is None else take_along_captions(weights, places))
-            if parents is not None:
-                places = parents if places is None else parents.gather(1, places)
-        written = (self.tokens != PAD)[..., None]
-        return torch.stack(traced[::-1], dim=2).masked_fill_(~written, 0.0)
-
     def extend(
         self,
         tokens: Int[Tensor, "B N"],
@@ -72,7 +58,9 @@ class Hypotheses:
         parents: Int[Tensor, "B N"] | None = None,
     ) -> "Hypotheses":
         """The captions, or those with the indices `parents`, followed by one more token."""
-        before = [self.tokens, self.log_probs, self.totals, self.finished]
+        # An ensemble's weights are of the finest grid, known only now.
+        earlier = self.weights.expand(-1, -1, -1, weights.shape[2])
+        before = [self.tokens, self.log_probs, self.totals, self.finished, earlier]
         if parents is not None:
             before = [take_along_captions(part, parents) for part in before]
         return Hypotheses(
@@ -80,7 +68,7 @@ class Hypotheses:
             torch.cat([before[1], log_probs[:, :, None]], dim=2),
             before[2] + log_probs,
             before[3] | (tokens == EOS),
-            (*self.history, (weights, parents)),
+            torch.cat([before[4], weights[:, :, None]], dim=2),
         )
 
 

@@ -96,8 +96,8 @@ class Search(Configurable):
                 break
         lengths = (hypotheses.tokens != PAD).sum(dim=2).clamp(min=1)  # EOS included
         scores = hypotheses.totals / lengths**self.length_penalty
-        found = Decoded(hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores)
-        return found.best()
+        weights = hypotheses.weights.masked_fill((hypotheses.tokens == PAD)[..., None], 0.0)
+        return Decoded(hypotheses.tokens, hypotheses.log_probs, weights, scores).best()
 
     def for_images(self, images: Iterable[bytes]) -> "Search":
         """The search for a batch of these images, for searches that draw by them.
