@@ -79,8 +79,8 @@ def caption_cross_entropy(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
     """Cross-entropy of captions, summed over all words, in nats; and attention weights.
 
-    A decoder's kernel computes it without holding the logits of all words; weights are then zero at
-    PAD, which is undefined otherwise.
+    A decoder's kernel computes no logits of padding; weights are then zero at PAD, which is
+    undefined otherwise.
 
     Args:
         decoder: of an accelerated or a plain model.

@@ -4,9 +4,9 @@ Worth: with all that it uses, 2.4 times the speed of a training step of the phot
 3.2 of *large*, and 2.3 and 2.2 times that of beam search.
 
 In training, everything outside the recurrence is one product over all words, the loop over words
-has its own backward pass, captions leave the loop as they end, and the loss needs the logits of a
-few words at a time. In a search, captions that have ended cost nothing, captions with a shared
-prefix attend once, and each distinct word's part of the gates is computed once.
+has its own backward pass, captions leave the loop as they end, and padding has no logits. In a
+search, captions that have ended cost nothing, captions with a shared prefix attend once, and each
+distinct word's part of the gates is computed once.
 
 Shapes: B images, N captions per image, r active rows, L regions, D annotation width, A attention
 width, H width of the LSTM, G its four gates, m width of a word embedding, S tokens from BOS to EOS,
@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from captioning.data.vocabulary import PAD
 from captioning.kernels.active_rows import ActiveRows, PackedWords, SharedPrefixes
 from captioning.kernels.attention_scores import attention_kernel
-from captioning.kernels.linear import layer, linear, linear_cross_entropy
+from captioning.kernels.linear import layer, linear
 from captioning.kernels.recurrence import Parts, lstm_cell, recur
 from captioning.models.attention import ScoredAttention, masked_softmax
 from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.losses import cross_entropy
 from captioning.models.lstm import LSTMDecoder
 
 OPEN = 100.0
@@ -127,12 +128,12 @@ class FastLSTM(Decoder):
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
         deep, weights = self._read(memory, words)
         places = words.places[words.real]
-        loss_weights = None
+        # Each word as a caption of its own.
+        logits, wanted = layer(self.plain.output, deep), targets.flatten()[places]
         if caption_weights is not None:
-            loss_weights = caption_weights.flatten()[places // targets.shape[2]]
-        output, wanted = self.plain.output, targets.flatten()[places]
-        loss = linear_cross_entropy(
-            deep, output.weight, output.bias, wanted, label_smoothing, loss_weights
+            caption_weights = caption_weights.flatten()[places // targets.shape[2], None]
+        loss = cross_entropy(
+            logits[:, None, None], wanted[:, None, None], label_smoothing, caption_weights
         )
         return loss, words.spread(weights)
 

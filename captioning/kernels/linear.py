@@ -1,15 +1,13 @@
-"""Linear layers by oneDNN on processors that are not Intel's, and the loss of the output layer.
+"""Linear layers by oneDNN on processors that are not Intel's.
 
-Worth: 1.1 times the speed of a training step and 1.2 to 1.4 of beam search. The loss is worth 1.1
-times the speed of a training step of *large*.
+Worth: 1.1 times the speed of a training step and 1.2 to 1.4 of beam search.
 
 Equals `torch.nn.Linear` and its gradients. PyTorch multiplies in single precision by MKL, which
 avoids AVX-512 on other processors than Intel's. oneDNN is also faster with weights packed
 beforehand, which it would otherwise rearrange for every product. Its operators are private ones of
 PyTorch, which TorchInductor uses.
 
-Shapes: R rows, O and I widths of output and input; for the loss, R words of all captions, V
-vocabulary, m width of the output layer's input.
+Shapes: R rows, O and I widths of output and input.
 """
 
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,10 +26,6 @@ from captioning.kernels.compiled import Compiled
 ROWS = 160
 """The number of rows that weights are packed for: five captions of 32 photos. Fewer rows are at
 least as fast as without packing; weights packed for fewer rows would slow products of many."""
-
-CHUNK = 2**22
-"""Logits in memory at a time: 16 MB in single precision, where larger blocks would be requested
-from the operating system each time."""
 
 _packed: WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], Tensor]] = WeakKeyDictionary()
 """The state of each layer's weight when it was packed, and the packed weight. Not attributes of the
@@ -139,76 +133,3 @@ class _Linear(torch.autograd.Function):
             transposed_product(rows, x.flatten(0, -2)) if needs_weight else None,  # (dL/dy)^T x
             rows.sum(0) if needs_bias else None,
         )
-
-
-def linear_cross_entropy(
-    x: Float[Tensor, "R m"],
-    weight: Float[Tensor, "V m"],
-    bias: Float[Tensor, "V"],
-    targets: Int[Tensor, "R"],
-    label_smoothing: float = 0.0,
-    loss_weights: Float[Tensor, "R"] | None = None,
-) -> Float[Tensor, ""]:
-    """Sum over words of the cross-entropy of softmax(W x + b), times their `loss_weights`, in nats.
-
-    Equals a layer followed by `captioning.models.losses.cross_entropy`. Logits and their gradients
-    are computed together, for a few words at a time and in the precision of x, so those of all
-    words are never in memory.
-    """
-    with torch.autocast(x.device.type, enabled=False):
-        return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, loss_weights)
-
-
-class _LinearCrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        targets: Tensor,
-        smoothing: float,
-        loss_weights: Tensor | None,
-    ) -> Tensor:
-        precision = torch.promote_types(x.dtype, torch.float32)
-        counts = x.new_ones(len(x), 1, dtype=precision)
-        if loss_weights is not None:
-            counts = loss_weights[:, None].to(precision)
-        total = x.new_zeros((), dtype=precision)
-        # Starts as the first summand to keep its memory layout.
-        grad_x, grad_weight, grad_bias = torch.empty_like(x), None, torch.zeros_like(bias)
-        unrounded, weight, bias = weight, weight.to(x.dtype), bias.to(x.dtype)
-        size = max(1, CHUNK // len(weight))
-        for first in range(0, len(x), size):
-            rows = slice(first, first + size)
-            logits = product(x[rows], weight).add_(bias)
-            loss, grad = _losses(logits, targets[rows, None], counts[rows], smoothing)
-            total += loss
-            grad_bias += grad.sum(0)
-            grad_x[rows] = product(grad, weight.t())  # W^T (p - truth)
-            summand = transposed_product(grad, x[rows]).to(unrounded.dtype)  # (p - truth) x^T
-            grad_weight = summand if grad_weight is None else grad_weight.add_(summand)
-        if grad_weight is None:
-            grad_weight = torch.zeros_like(unrounded)
-        ctx.save_for_backward(grad_x, grad_weight, grad_bias)
-        return total
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_x, *others = ctx.saved_tensors
-        return grad_x * grad.to(grad_x.dtype), *(part * grad for part in others), None, None, None
-
-
-@Compiled
-def _losses(
-    logits: Tensor, targets: Tensor, counts: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """The loss of some words, and the gradient of their logits."""
-    share = smoothing / logits.shape[1]
-    log_probs = logits.log_softmax(dim=1, dtype=counts.dtype)
-    wanted, every = log_probs.gather(1, targets), log_probs.sum(dim=1, keepdim=True)
-    loss = -(counts * ((1 - smoothing) * wanted + share * every)).sum()
-    grad = log_probs.exp_().sub_(share)
-    truth = grad.new_full((), smoothing - 1).expand_as(targets)
-    return loss, grad.scatter_add_(1, targets, truth).mul_(counts).to(logits.dtype)

@@ -5,14 +5,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.kernels import accelerate, caption_cross_entropy
-from captioning.kernels import linear as chunked
 from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
-from captioning.kernels.linear import linear_cross_entropy
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
 from tests.kernels.plain_models import EXACT, plain_model
 
@@ -161,21 +158,3 @@ def test_energies_in_blocks_have_the_formula_s_gradients() -> None:
         of_queries = kernel.add_gradients(towards, queries, prepared, of_prepared, [of_v])
     of_keys = of_prepared * 2 * prepared  # prepared keys are exp(2 k)
     assert_close((of_queries, of_keys, of_v), wanted)
-
-
-@pytest.mark.parametrize("weighted", [False, True], ids=["all alike", "weighted"])
-def test_cross_entropy_in_chunks_is_torchs(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, words = 7, 11
-    monkeypatch.setattr(chunked, "CHUNK", 3 * words)
-    x, weight, bias = torch.randn(rows, 2), torch.randn(words, 2), torch.randn(words)
-    targets = torch.randint(words, (rows,))
-    factors = torch.randn(rows).double() if weighted else torch.ones(rows).double()
-    inputs = [part.double().requires_grad_() for part in (x, weight, bias)]
-    fast = linear_cross_entropy(*inputs, targets, 0.1, factors if weighted else None)
-    of_words = F.cross_entropy(F.linear(*inputs), targets, label_smoothing=0.1, reduction="none")
-    plain = of_words @ factors
-    assert_close(fast, plain)
-    for a, b in zip(
-        torch.autograd.grad(2 * fast, inputs), torch.autograd.grad(2 * plain, inputs), strict=True
-    ):
-        assert_close(a, b)
