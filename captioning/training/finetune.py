@@ -71,7 +71,7 @@ class Plan(NamedTuple):
         elif photos < 100:
             plan = cls(0, 30, 8, "the words and manner of captions")
         elif photos < 500:
-            plan = cls(0, 20, 16, "the words and manner of captions, and frequent things")
+            plan = cls(0, 20, 8, "the words and manner of captions, and frequent things")
         elif photos < 2_000:
             plan = cls(3, 12, 16, "captions of pictures like these")
         else:
