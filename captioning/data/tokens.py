@@ -181,7 +181,6 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 
-
 # English words that name nothing to be seen.
 FUNCTION_WORDS = frozenset(
     """

@@ -16,7 +16,6 @@ SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 REPEATED = 0.05
 """Share of its occurrences in people's captions by which a word may be said again in a caption."""
 
-
 ENDS = frozenset(".!?:\n")
 """Characters between two words of which the second begins a sentence."""
 

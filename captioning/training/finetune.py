@@ -43,10 +43,8 @@ SAME_WORDS = 0.5
 """Share of the captions' tokens that the first model knows, from which on its parameters are of
 use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of German captions."""
 
-
 CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
 """A run's files, beside those of a training: the call, its model, and that of other photos."""
-
 
 STARTING = 10.0
 """Seconds in which a training starts, on one idle core."""

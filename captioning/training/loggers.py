@@ -16,7 +16,6 @@ from PIL import Image
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
-from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.errors import InputError, printable
 from captioning.evaluation.grounding import GroundingReport
@@ -168,6 +167,10 @@ class ValidationTable(ValidationImages):
         for record, caption in images:
             photo = read_image(record.image, module.captioner.preprocessing.max_pixels)
             page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
+            drawn = BytesIO()
+            caption.figure(photo=photo).savefig(drawn, format="png", dpi=100)
+            picture = Image.open(drawn).convert("RGB")
+            figure = wandb.Image(picture, file_type="jpg", caption=caption.text)
             small = photo.copy()
             small.thumbnail((LONG_SIDE, LONG_SIDE))
             rows.append(
@@ -178,7 +181,7 @@ class ValidationTable(ValidationImages):
                     *(its.get(record.image_id) for its in scores.values()),
                     # W&B's own style sheet would come from its server, which the page forbids.
                     wandb.Html(page, inject=False, data_is_not_path=True),
-                    _figure(photo, caption),
+                    figure,
                 ]
             )
         columns = ["image", "references", "caption", *scores, "view", "overlay"]
@@ -186,13 +189,6 @@ class ValidationTable(ValidationImages):
         for board in boards_of(trainer):
             board.log_table("val/captions", columns, rows, step=trainer.global_step)
             board.log_metrics(overlays, step=trainer.global_step)
-
-
-def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
-    """The photo and a panel for each word with its map, as a small JPEG."""
-    figure, file = caption.figure(photo=photo), BytesIO()
-    figure.savefig(file, format="png", dpi=100)
-    return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
 
 def log_grounding(

@@ -41,13 +41,8 @@ IMAGES: list[int | str] = [11, 2, "x.jpg", "é", 5, 40, 1]
 
 
 def collection() -> MetricCollection:
-    return MetricCollection(
-        {
-            "BLEU": CaptionMetric(bleu_scores),
-            "ROUGE-L": CaptionMetric(rouge_scores),
-            "CIDEr": CaptionMetric(cider_scores),
-        }
-    )
+    scorers = {"BLEU": bleu_scores, "ROUGE-L": rouge_scores, "CIDEr": cider_scores}
+    return MetricCollection({name: CaptionMetric(scorer) for name, scorer in scorers.items()})
 
 
 def update(metric: CaptionMetric | MetricCollection, *numbers: int) -> None:
@@ -100,11 +95,7 @@ def scores_of_two(rank: int, store: Path) -> dict[str, dict[str, float]]:
         where the second process had them all.
     """
     distributed.init_process_group(
-        "gloo",
-        f"file://{store}",
-        rank=rank,
-        world_size=2,
-        timeout=timedelta(seconds=60),
+        "gloo", f"file://{store}", rank=rank, world_size=2, timeout=timedelta(seconds=60)
     )
     try:
         padded, lopsided = collection(), collection()

@@ -65,13 +65,8 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert main(["caption", str(folder / "0.png"), "--model", model]) == 0
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["model"]["initial"] == "shapes"
-    again = [
-        "--config",
-        str(out / "config.yaml"),
-        "--trainer.default_root_dir",
-        str(tmp_path / "b"),
-    ]
-    assert train([*again, "--trainer.max_epochs", "1"]) is not None
+    again = ["--config", str(out / "config.yaml"), "--trainer.max_epochs", "1"]
+    assert train([*again, "--trainer.default_root_dir", str(tmp_path / "b")]) is not None
 
 
 def test_a_finished_model_is_replaced_by_the_same_command_alone(

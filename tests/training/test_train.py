@@ -23,13 +23,8 @@ def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 
 
 def test_all_files_lie_in_the_folder_of_the_run(run: tuple[Path, list[str]]) -> None:
-    assert {path.name for path in run[0].glob("[!.]*")} == {
-        "best.ckpt",
-        "config.yaml",
-        "csv",
-        "last.ckpt",
-        "validation.html",
-    }
+    names = {"best.ckpt", "config.yaml", "csv", "last.ckpt", "validation.html"}
+    assert {path.name for path in run[0].glob("[!.]*")} == names
 
 
 def test_the_saved_configuration_gives_the_same_run(
