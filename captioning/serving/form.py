@@ -144,7 +144,7 @@ class Answer(BaseModel):
         None,
         description="With view=true: the photo as a JPEG (a data URI); crop: left, top, width and "
         "height of the part that the model saw, in pixels of the photo; offset: rows and columns "
-        "by which maps are to be moved; and the captions with their maps. A map has its name, its "
-        "rows and columns over the crop and, for each word, one byte per region from the top left, "
-        "as base64; 255 is the word's peak.",
+        "by which maps are to be moved; functions: words that name nothing; and the captions with "
+        "their maps. A map has its name, its rows and columns over the crop and, for each word, "
+        "one byte per region from the top left, as base64; 255 is the word's peak.",
     )

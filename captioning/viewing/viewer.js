@@ -558,7 +558,7 @@ const attentionView = (() => {
         sentences.push(`The line below it: people name ${percent(named)} of things so probable.`);
       }
       const list = make("ol", { "aria-label": "Word and its alternatives" }, ...entries);
-      if (list.querySelector("button")) sentences.push("Choose another word to go on from it.");
+      if (list.querySelector("button")) sentences.push("Choose a coloured word to go on from it.");
       this.details.replaceChildren(list, make("p", { class: "hint" }, sentences.join(" ")));
     }
   }
