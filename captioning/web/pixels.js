@@ -97,13 +97,19 @@ export const seen = async (photo, { size, fit }) => {
   const y = axis((height - high) / 2, high, height, size);
   const columns = filter(across, x.first / times, Math.min(x.last / times, across), x.pixels);
   const rows = filter(down, y.first / times, Math.min(y.last / times, down), y.pixels);
-  const upright = narrowed(narrowed(data, across, down, 4, columns), down, x.pixels, 3, rows);
+  // As Pillow 13 does: its height first, if that loses far more.
+  const lower = down > y.pixels && down - y.pixels > 2 * (across - x.pixels);
+  const turned = narrowed(data, across, down, 4, lower ? filter(across, 0, across, across) : columns);
+  const small = lower
+    ? narrowed(narrowed(turned, down, across, 3, rows), across, y.pixels, 3, columns)
+    : narrowed(turned, down, x.pixels, 3, rows);
+  const [right, below] = lower ? [y.pixels, 1] : [1, x.pixels];
   const pixels = new Uint8Array(3 * size * size).fill(GREY);
   for (let c = 0; c < 3; c += 1) {
     for (let row = 0; row < y.pixels; row += 1) {
       for (let column = 0; column < x.pixels; column += 1) {
         pixels[(c * size + row + y.bar) * size + column + x.bar] =
-          upright[(row * x.pixels + column) * 3 + c];
+          small[(row * below + column * right) * 3 + c];
       }
     }
   }

@@ -128,7 +128,7 @@ def test_fifty_photos_get_the_words_of_python(
 
 
 @pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
-@pytest.mark.parametrize("size", [(301, 203), (70, 90), (128, 128), (299, 1)])
+@pytest.mark.parametrize("size", [(301, 203), (70, 90), (70, 190), (128, 128), (299, 1)])
 def test_the_browser_sees_photos_as_the_model_does(
     page: Any, fit: Any, size: tuple[int, int]
 ) -> None:
