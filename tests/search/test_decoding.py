@@ -150,9 +150,7 @@ def test_a_narrow_beam_is_a_search_written_out(decoder: Decoder, annotations: Te
         BeamSearch(3, 0.7, max_length=8, no_repeat_ngram=2),
         Sampling(2, top_k=1, max_length=8),
         ConstrainedBeamSearch(
-            width=4,
-            max_length=8,
-            **{"begin": [5], "avoid": [[6, 6], [4, 7], [5, 5]], "must_say": [[7], [5, 4]]},
+            4, max_length=8, begin=[5], avoid=[[6, 6], [4, 7], [5, 5]], must_say=[[7], [5, 4]]
         ),
     ],
     ids=["greedy", "beam", "beam without repeats", "sampling", "constrained"],
