@@ -8,6 +8,7 @@ from itertools import starmap
 from string import Template
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
@@ -24,6 +25,7 @@ NO_WORDS = "(no words)"
 FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
 """The scores with a curve; the table has all scores."""
 
+LEAST = 0.004  # length of an axis of values, whose labels have at most three decimals
 COLOUR = "#d4622f"  # of curves; like the grey of their numbers, for pages in light and in dark
 
 
@@ -82,8 +84,9 @@ def validation_html(
     """
     best_name, best_epoch = best or ("", None)
     names = dict.fromkeys(name for name in (best_name, *FIRST) if name in scores)
-    cards = [_card(name, scores[name], best_epoch, name == best_name) for name in names]
-    cards.append(_card("Training loss", losses, None))
+    end = max((point.epoch for points in (losses, *scores.values()) for point in points), default=1)
+    cards = [_card(name, scores[name], end, best_epoch, name == best_name) for name in names]
+    cards.append(_card("Training loss", losses, end))
     by_epoch: dict[float, dict[str, float]] = {}
     for name, points in scores.items():
         for point in points:
@@ -100,20 +103,25 @@ def validation_html(
     return html_document(title, body, STYLES, SCRIPTS)
 
 
-def curve(points: Sequence[Point], best: float | None = None) -> str:
-    """A line over epochs, with a ring at the best epoch, as the data URI of a picture."""
-    figure = Figure(figsize=(3.2, 1.5), dpi=200, layout="constrained")
-    axes = figure.add_subplot()
-    for style, marker, shown in (
-        ("-", ".", points),
-        ("", "o", [point for point in points if point.epoch == best]),
-    ):
-        epochs, values = [point.epoch for point in shown], [point.value for point in shown]
-        axes.plot(epochs, values, marker, linestyle=style, color=COLOUR, markerfacecolor="none")
-    axes.set_xlabel("epoch", color="0.5", fontsize=7)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.tick_params(color="0.5", labelcolor="0.5", labelsize=7)
+def curve(points: Sequence[Point], best: float | None = None, end: float | None = None) -> str:
+    """A line over epochs, with a ring at the best epoch, as the data URI of a picture.
+
+    The axis of epochs goes from 0 to `end`, by default the last one. That of values ends at the
+    ticks around them.
+    """
+    figure = Figure(figsize=(2.6, 1.5), dpi=200)
+    axes = figure.add_axes((0.18, 0.24, 0.78, 0.7))  # in the same place for all scores
+    epochs, values = np.array(points, dtype=float).reshape(-1, 2).T
+    is_best, real = epochs == best, values[np.isfinite(values)]
+    for marker, shown in ((".-", slice(None)), ("o", is_best)):
+        axes.plot(epochs[shown], values[shown], marker, color=COLOUR, mfc="none", clip_on=False)
+    low, high = (real.min(), real.max()) if real.size else (0.0, 1.0)
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, max(high, low + LEAST))
+    axes.set(ylim=ticks[[0, -1]], yticks=ticks, xlim=(0, end or epochs.max(initial=1)))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+    axes.ticklabel_format(style="plain", useOffset=False)
+    axes.set_xlabel("epoch", color="0.5", fontsize=8, labelpad=1)
+    axes.tick_params(color="0.5", labelcolor="0.5", labelsize=8)
     axes.grid(axis="y", color="0.5", alpha=0.3)
     axes.spines[:].set_visible(False)
     content = io.BytesIO()
@@ -126,19 +134,22 @@ def epoch_text(epoch: float) -> str:
     return f"{round(epoch, 2):g}"
 
 
-def _card(name: str, points: Sequence[Point], best: float | None, decides: bool = False) -> str:
+def _card(
+    name: str, points: Sequence[Point], end: float, best: float | None = None, decides: bool = False
+) -> str:
     """A curve below its name, its latest value and the change since the one before."""
     latest = f"{points[-1].value:.3f}" if points else "&#8211;"
     change = ""
     if len(points) > 1:
-        difference = points[-1].value - points[-2].value
-        sign = "+" if difference >= 0 else "&#8722;"
-        change = f'<span class="change">{sign}{abs(difference):.3f}</span>'
+        difference = round(points[-1].value - points[-2].value, 3) + 0.0  # not -0.0
+        signed = f"{difference:+.3f}".replace("-", "&#8722;")
+        change = f'<span class="change">{signed}</span>'
     note = f"<small>best: epoch {epoch_text(best)}</small>" if decides and best is not None else ""
     return (
         f'<figure class="card"><figcaption><span class="name">{html_text(name)}</span>{note}'
         f'<span class="value">{latest}</span>{change}</figcaption>'
-        f'<img class="curve" src="{curve(points, best)}" alt="{html_text(name)} by epoch"></figure>'
+        f'<img class="curve" src="{curve(points, best, end)}" alt="{html_text(name)} by epoch">'
+        "</figure>"
     )
 
 

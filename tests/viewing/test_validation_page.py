@@ -108,10 +108,24 @@ def drawn(*values: float, best: float | None = None) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGBA"), dtype=int)
 
 
-def test_a_rising_score_rises_from_left_to_right() -> None:
-    red, _, blue, alpha = np.moveaxis(drawn(0.2, 0.5, 0.9), -1, 0)
+def places(*values: float) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and columns of the line's pixels."""
+    red, _, blue, alpha = np.moveaxis(drawn(*values), -1, 0)
     down, across = np.nonzero((red > blue + 50) & (alpha > 200))
-    assert np.corrcoef(down, across)[0, 1] < -0.9
+    return down, across
+
+
+def test_a_rising_score_rises_from_left_to_right() -> None:
+    assert np.corrcoef(*places(0.2, 0.5, 0.9))[0, 1] < -0.9
+
+
+def test_curves_of_any_size_begin_and_end_at_the_same_place() -> None:
+    wide, *others = (places(*v)[1] for v in [(0.9871, 0.9913), (0.0, 3.0), (1234.5, 70.0)])
+    assert all((each.min(), each.max()) == (wide.min(), wide.max()) for each in others)
+
+
+def test_an_axis_is_no_finer_than_the_numbers_above_it() -> None:
+    assert (drawn(2e-14, 7.5e-14) == drawn(0.0, 0.0)).all()
 
 
 def test_the_best_epoch_is_marked() -> None:
