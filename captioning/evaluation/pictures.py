@@ -69,6 +69,7 @@ def draw_scores(report: GroundingReport) -> Figure:
             style = {"marker": marker, "color": COLOURS[source], "zorder": 3, "clip_on": False}
             axes.scatter(theirs, places, 60, label=source, **style)
         axes.set(xlim=(0, 1), title=measure)
+        axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
         axes.spines[["top", "right"]].set_visible(False)
     names, families = drawable([f"{group.name} ({group.count})" for group in groups])
     panels[0].set_yticks(places, names, fontfamily=families, parse_math=False)
@@ -121,15 +122,17 @@ def save_calibration(report: CalibrationReport, path: str | Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    captions, words, risk = figure.subplots(1, 3)
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained")
+    panels = captions, words, risk = figure.subplots(1, 3)
     _draw_reliability(captions, report.captions, "Captions", "confidence", "share that is good")
     _draw_reliability(words, report.words, "Words", "probability", "share that is right")
     _draw_risk(risk, report.captions)
-    for axes in (captions, words, risk):
+    for axes in panels:
+        axes.set(xlim=(0, 1), ylim=(0, None if axes is risk else 1), box_aspect=1)
         axes.grid(color="0.92")
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower right", ncols=3, frameon=False, fontsize=9)
     _save(figure, path)
 
 
@@ -138,8 +141,8 @@ def _draw_reliability(axes: Axes, found: Reliability, title: str, given: str, ca
     means, shares, counts = (np.array(column) for column in zip(*found.bins, strict=True))
     axes.plot([0, 1], [0, 1], color=OTHER, linewidth=1, linestyle="--")
     axes.plot(means, shares, color=OURS, linewidth=1.2)
-    axes.scatter(means, shares, 12 + 160 * counts / counts.sum(), color=OURS)
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel=given, ylabel=came, aspect="equal")
+    axes.scatter(means, shares, 12 + 160 * counts / counts.sum(), color=OURS, clip_on=False)
+    axes.set(xlabel=given, ylabel=came)
     axes.set_title(f"{title}: calibration error {found.error:.3f}", fontsize=10)
 
 
@@ -150,10 +153,8 @@ def _draw_risk(axes: Axes, found: Reliability) -> None:
     axes.axhline(random, color=OTHER, linewidth=1, linestyle="--", label=f"random {random:.2f}")
     axes.plot(coverage, found.risks, color=OURS, label=f"by confidence {ours:.2f}")
     axes.plot(coverage, least, color=OTHER, label=f"best {best:.2f}")
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of photos, surest first")
-    axes.set_ylabel("share of captions that are not good")
+    axes.set(xlabel="share of photos, surest first", ylabel="share that is not good")
     axes.set_title("Risk over coverage", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
 
 
 def _save(figure: Figure, path: str | Path) -> None:
