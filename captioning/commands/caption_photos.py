@@ -24,6 +24,7 @@ from captioning.errors import InputError, PhotoError, printable
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner
     from captioning.search import Search
+    from captioning.viewing.viewer import PhotoCard
 
 INDEX = "index.html"
 NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
@@ -181,7 +182,7 @@ def caption(
     else:
         results = _readings(captioner, found, text, runners_up, maps)
     rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
-    pages: list[tuple[str, str, str, list[str]]] = []
+    cards: list[PhotoCard] = []
     done = 0
     with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
         for photo, best in zip(found, results, strict=True):
@@ -203,7 +204,7 @@ def caption(
                     file.write_text(lines, "utf-8", "backslashreplace")
             if drawn:
                 names = {suffix: paths[photo] for suffix, paths in drawn.items()}
-                pages += _draw(photo, captions, names, max_megapixels)
+                cards += _draw(photo, captions, names, max_megapixels)
             for each, line, whole in zip(asked, written, said, strict=True):
                 rows.append((photo, line, each.confidence))
                 if json:
@@ -227,11 +228,11 @@ def caption(
             path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
         ):
             csv.writer(file).writerows(rows)
-    if pictures.html is not None and len(pages) > 1:
+    if pictures.html is not None and len(cards) > 1:
         from captioning.viewing.html_document import save_html
         from captioning.viewing.viewer import index_html
 
-        save_html(index_html(pages), pictures.html / INDEX)
+        save_html(index_html(cards), pictures.html / INDEX)
     return int(done < len(found))
 
 
@@ -276,8 +277,8 @@ def _readings(
 
 def _draw(
     photo: Path, captions: "Sequence[Caption]", names: dict[str, Path], max_megapixels: float
-) -> list[tuple[str, str, str, list[str]]]:
-    """Write the pictures of a photo; returns the index's entry of its page, if there is one."""
+) -> "list[PhotoCard]":
+    """Write the pictures of a photo; returns the index's card of its page, if there is one."""
     from captioning.data.images import read_image
     from captioning.viewing import viewer
     from captioning.viewing.html_document import save_html
@@ -291,7 +292,9 @@ def _draw(
     save_html(viewer.viewer_html(image, views, photo.name), page)
     thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
     sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
-    return [(page.name, thumbnail, best.sentence, [page.stem + sure])]
+    notes = [photo.name + sure]
+    card = (photo.name, thumbnail, best.sentence, notes, best.confidence, page.name)
+    return [viewer.PhotoCard(*card)]
 
 
 def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:

@@ -105,15 +105,16 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
 
 def save_examples(records: Sequence[Record], before: Report, now: Report, path: str | Path) -> None:
     """Write a page of photos with both captions and people's, the worst one now first."""
-    entries = []
+    cards = []
     for record, score in ((records[place], now.images["CIDEr"][place]) for place in now.worst()):
-        lines = [f"before: {before.captions[record.image_id]}"]
-        lines += [f"people: {caption}" for caption in record.captions]
-        lines += [f"{record.image.name} · CIDEr {score:.2f} now"]
+        name, caption = record.image.name, now.captions[record.image_id]
+        notes = [f"before: {before.captions[record.image_id]}"]
+        notes += [f"people: {text}" for text in record.captions]
+        notes += [f"{name} · CIDEr {score:.2f} now"]
         thumbnail = viewer.jpeg(read_image(record.image), viewer.THUMBNAIL)
-        entries.append(("", thumbnail, now.captions[record.image_id], lines))
-    title = f"{len(records):,} photos, the lowest CIDEr first"
-    save_html(viewer.index_html(entries, title), path)
+        cards.append(viewer.PhotoCard(name, thumbnail, caption, notes, score))
+    orders = {"lowest": "lowest CIDEr first", "highest": "highest CIDEr first"}
+    save_html(viewer.index_html(cards, f"{len(records):,} photos", orders), path)
 
 
 def save_calibration(report: CalibrationReport, path: str | Path) -> None:

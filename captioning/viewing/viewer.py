@@ -8,7 +8,8 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from string import Template
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from PIL import Image
 
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.viewing.html_document import html_document, html_text, script_json
+from captioning.viewing.html_document import asset, html_document, html_text, script_json
 
 CaptionView = Mapping[str, Any]
 """What pages show of a caption, as `Caption.view` gives it: plain JSON values, with arrays of shape
@@ -25,6 +26,7 @@ CaptionView = Mapping[str, Any]
 LONG_SIDE = 1024  # pixels of the photo in the page
 QUALITY = 85  # of JPEG
 THUMBNAIL = 320  # pixels of the longer side of a photo in the page of links
+ORDERS = {"highest": "surest first", "lowest": "least sure first"}  # of an index
 FRAME_HEIGHT = 660  # pixels; a notebook does not fit a frame to its content
 
 STYLE, SCRIPT = "viewing/viewer.css", "viewing/viewer.js"
@@ -88,25 +90,52 @@ def frame(photo: Image.Image, captions: Sequence[CaptionView]) -> str:
     )
 
 
-def index_html(entries: Sequence[tuple[str, str, str, Sequence[str]]], title: str = "") -> str:
-    """A page that lists photos with captions, and perhaps links to their pages.
+class PhotoCard(NamedTuple):
+    """A photo of an index, with the file name of its page beside the index, if it has one.
+
+    `thumbnail` is a data URI, `notes` stand below the caption, and `value` is a confidence or score
+    to sort by.
+    """
+
+    name: str
+    thumbnail: str
+    sentence: str
+    notes: Sequence[str] = ()
+    value: float | None = None
+    page: str = ""
+
+
+def index_html(
+    cards: Sequence[PhotoCard], title: str = "", orders: Mapping[str, str] = ORDERS
+) -> str:
+    """A page of photos with captions, which searches their words and sorts by value and name.
 
     Args:
-        entries: of each photo the file name of its page, which lies beside this one, or nothing,
-            the photo as a data URI, its caption, and lines to show below.
+        cards: the photos.
         title: by default the number of photos.
+        orders: names of the orders of values; the page begins with the first one.
     """
-    title = title or f"Captions of {len(entries):,} photo{'s' * (len(entries) != 1)}"
+    title = title or f"Captions of {len(cards):,} photo{'s' * (len(cards) != 1)}"
+    options = "".join(f'<option value="{key}">{order}' for key, order in orders.items())
+    sorting = f'<label>Sort by <select>{options}<option value="name">name</select></label>'
     items = ""
-    for page, thumbnail, sentence, lines in entries:
-        link = f' href="{quote(page, errors="surrogateescape")}"' if page else ""
-        small = "".join(f'<small dir="auto">{html_text(line)}</small>' for line in lines)
+    for card in cards:
+        link = f' href="{quote(card.page, errors="surrogateescape")}"' if card.page else ""
+        value = "" if card.value is None else f' data-value="{card.value}"'
+        small = "".join(f'<small dir="auto">{html_text(line)}</small>' for line in card.notes)
         items += (
-            f'<li><a{link}><img src="{thumbnail}" alt="" loading="lazy">'
-            f'<strong dir="auto">{html_text(sentence or "No words.")}</strong>{small}</a></li>\n'
+            f'<li data-name="{html_text(card.name)}"{value}>'
+            f'<a{link}><img src="{card.thumbnail}" alt="" loading="lazy">'
+            f'<strong dir="auto">{html_text(card.sentence or "No words.")}</strong>{small}'
+            "</a></li>\n"
         )
-    body = f'<main class="index">\n<h1>{title}</h1>\n<ul>\n{items}</ul>\n</main>'
-    return html_document(title, body, [STYLE, "viewing/index_page.css"])
+    body = Template(asset("viewing/index_page.html")).substitute(
+        title=title,
+        sorting=sorting if any(card.value is not None for card in cards) else "",
+        cards=items,
+    )
+    styles, scripts = [STYLE, "viewing/index_page.css"], ["viewing/index_page.js"]
+    return html_document(title, body, styles, scripts)
 
 
 def jpeg(photo: Image.Image, long_side: int) -> str:

@@ -106,12 +106,15 @@ def test_markup_in_words_and_titles_stays_text() -> None:
 
 
 def test_the_index_links_to_pages_and_shows_sentences() -> None:
-    entries = [("a b.html", "data:,", "A dog.", ["a b · 71% sure"]), ("", "data:,", "", [MARKUP])]
-    page = viewer.index_html(entries)
+    notes = ["a b · 71% sure"]
+    cards = [viewer.PhotoCard("a b", "data:,", "A dog.", notes, 0.71, "a b.html")]
+    page = viewer.index_html([*cards, viewer.PhotoCard(MARKUP, "data:,", "", [MARKUP])])
     assert next(a["href"] for tag, a in tags(page) if tag == "a") == "a%20b.html"
     assert 'A dog.</strong><small dir="auto">a b &#183; 71% sure</small>' in page
     assert "No words.</strong>" in page
     assert [tag for tag, _ in tags(page)].count("img") == 2
+    assert "<select>" in page
+    assert "<select>" not in viewer.index_html([cards[0]._replace(value=None)])
 
 
 def test_a_notebook_shows_a_caption_in_a_sandbox(tmp_path: Path) -> None:

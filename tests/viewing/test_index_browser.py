@@ -1,0 +1,86 @@
+"""What the index of photos does in a real browser, opened from disk."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from captioning.viewing.html_document import save_html
+from captioning.viewing.viewer import PhotoCard, index_html, jpeg
+from tests.conftest import opened_page
+
+pytestmark = pytest.mark.integration
+
+SENTENCES = {
+    "dog10.jpg": ("A dog runs along a beach.", 0.3),
+    "dog9.jpg": ("Two Dogs.", 0.9),
+    "stand.jpg": ("A hotdog stand on a long beach, and more words than fit in one line.", 0.5),
+    "straße.jpg": ("一只狗在海滩上", None),
+}
+
+Opened = Callable[..., AbstractContextManager[Any]]
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Opened:
+    """Opens the index in a context with options."""
+    thumbnail = jpeg(Image.new("RGB", (60, 90), "grey"), 90)
+    cards = [
+        PhotoCard(name, thumbnail, text, [name], value, f"{name}.html")
+        for name, (text, value) in SENTENCES.items()
+    ]
+    save_html(index_html(cards), tmp_path / "index.html")
+    return lambda **options: opened_page(browser, (tmp_path / "index.html").as_uri(), **options)
+
+
+@pytest.fixture
+def page(opened: Opened) -> Iterator[Any]:
+    with opened() as page:
+        yield page
+
+
+def shown(page: Any) -> list[str]:
+    """The names of the photos, in their order."""
+    return page.locator("li:visible small").all_inner_texts()
+
+
+def test_photos_are_sorted_by_confidence_and_by_name(page: Any) -> None:
+    surest = ["dog9.jpg", "stand.jpg", "dog10.jpg", "straße.jpg"]
+    assert shown(page) == surest
+    page.get_by_label("Sort by").select_option("least sure first")
+    assert shown(page) == surest[::-1]
+    page.get_by_label("Sort by").select_option("name")
+    assert shown(page) == ["dog9.jpg", "dog10.jpg", "stand.jpg", "straße.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("dog", ["dog9.jpg", "dog10.jpg"]),  # a hotdog is none
+        (" beach, DOG ", ["dog10.jpg"]),
+        ("海滩", ["straße.jpg"]),
+        ("stras", []),
+    ],
+)
+def test_a_search_is_for_words_by_their_beginning(page: Any, typed: str, names: list[str]) -> None:
+    page.keyboard.press("Tab")
+    page.keyboard.type(typed)
+    assert shown(page) == names
+    assert page.locator("output").inner_text() == f"{len(names)} of 4 photos"
+    page.get_by_label("Search").fill("")
+    assert (len(shown(page)), page.locator("output").inner_text()) == (4, "")
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_cards_keep_apart_at_every_width(opened: Opened, width: int) -> None:
+    with opened(viewport={"width": width, "height": 800}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        boxes = [card.bounding_box() for card in page.locator("li a").all()]
+    for place, first in enumerate(boxes):
+        for other in boxes[place + 1 :]:
+            beside = other["x"] - first["x"] - first["width"]
+            below = other["y"] - first["y"] - first["height"]
+            assert max(beside, below) > 12  # a gap of 16
