@@ -149,16 +149,14 @@ class Caption:
                 the file cannot be written.
         """
         from captioning.viewing.html_document import save_html
-        from captioning.viewing.overlay import draw, save_animation
+        from captioning.viewing.overlay import save_animation
         from captioning.viewing.viewer import viewer_html
 
         photo, maps = self._upright(photo), self.array()
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
             with written_whole(path) as temporary:
-                chances = self.named or self.probabilities
-                figure = draw(photo, self.words, chances, maps, self.crop, self.offset)
-                figure.savefig(temporary)
+                self.figure(photo=photo).savefig(temporary)
         elif suffix == ".gif":
             spaced = pieces(self.words, self.tokenizer)
             save_animation(photo, spaced, maps, self.crop, path, self.offset)

@@ -282,6 +282,7 @@ def _draw(
     from captioning.data.images import read_image
     from captioning.viewing import viewer
     from captioning.viewing.html_document import save_html
+    from captioning.viewing.viewer import PhotoCard
 
     image, best = read_image(photo, int(max_megapixels * 1e6)), captions[0]
     for suffix in names.keys() - {".html"}:
@@ -290,11 +291,10 @@ def _draw(
         return []
     views = [each.view() for each in captions]
     save_html(viewer.viewer_html(image, views, photo.name), page)
-    thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
+    small = viewer.jpeg(image, viewer.THUMBNAIL)
     sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
     notes = [photo.name + sure]
-    card = (photo.name, thumbnail, best.sentence, notes, best.confidence, page.name)
-    return [viewer.PhotoCard(*card)]
+    return [PhotoCard(photo.name, small, best.sentence, notes, best.confidence, page.name)]
 
 
 def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:

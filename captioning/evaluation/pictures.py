@@ -13,7 +13,7 @@ from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.records import Record
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
-from captioning.evaluation.grounding.mentions import MEASURES, SOURCES
+from captioning.evaluation.grounding.mentions import MEASURES
 from captioning.evaluation.report import Report
 from captioning.files import written_whole
 from captioning.viewing import viewer
@@ -74,9 +74,8 @@ def draw_scores(report: GroundingReport) -> Figure:
     names, families = drawable([f"{group.name} ({group.count})" for group in groups])
     panels[0].set_yticks(places, names, fontfamily=families, parse_math=False)
     panels[0].invert_yaxis()
-    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    order = [handles[source] for source in SOURCES]
-    figure.legend(order, SOURCES, loc="outside lower center", ncols=len(SOURCES), frameon=False)
+    shown = panels[0].get_legend_handles_labels()
+    figure.legend(*shown, loc="outside lower center", ncols=3, frameon=False, reverse=True)
     return figure
 
 

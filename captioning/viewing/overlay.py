@@ -33,7 +33,7 @@ PANEL_AREA = 4.0  # square inches; the lengths below are inches too
 NARROWEST, WIDEST = 0.65, 3.0  # width over height of a panel
 FIGURE_SHAPE = 1.25  # width over height of the figure
 MARGIN, GAP, LETTERING, BASELINE = 0.15, 0.12, 0.28, 0.07
-WORD_POINTS, SMALLEST_POINTS, PROBABILITY_POINTS = 12.0, 7.0, 7.5
+WORD_POINTS, PROBABILITY_POINTS = 12.0, 7.5
 DOTS_PER_INCH = 150
 
 WORD_TIME, LAST_TIME = 700, 2000  # milliseconds for which a word, and the last one, is shown
@@ -74,13 +74,7 @@ def draw(
     width = math.sqrt(PANEL_AREA * min(max(shape, NARROWEST), WIDEST))
     height = width / max(shape, NARROWEST)
     column, row, count = width + GAP, LETTERING + height + GAP, len(panels)
-    columns = min(  # near FIGURE_SHAPE, with few empty places
-        range(1, count + 1),
-        key=lambda n: (
-            abs(math.log(n * column / (math.ceil(count / n) * row) / FIGURE_SHAPE))
-            + -count % n / count
-        ),
-    )
+    columns = max(1, min(count, round(math.sqrt(FIGURE_SHAPE * count * row / column))))
     rows = math.ceil(count / columns)
     across = 2 * MARGIN + columns * column - GAP
     down = 2 * MARGIN + rows * row - GAP
@@ -113,12 +107,7 @@ def draw(
         room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
         length = word.get_window_extent().width
         if length > room:
-            word.set_fontsize(max(SMALLEST_POINTS, WORD_POINTS * room / length))
-        text = word.get_text()
-        # Hinting adds a little.
-        while word.get_window_extent().width > 1.01 * room and len(text) > 1:
-            text = text[:-1]
-            word.set_text(text + "…")
+            word.set_fontsize(0.9 * WORD_POINTS * room / length)  # hinting adds a little
     return figure
 
 
@@ -234,9 +223,8 @@ def upsampled(
 
     The grid covers the crop, and each weight belongs to the centre of its cell (`align_corners` is
     false, in PyTorch's terms), moved by the offset; beyond the outermost centres the edge cells are
-    repeated. A cubic
-    B-spline of the weights never rings below zero as interpolating cubics do. Its slight blur
-    stands in for the Gaussian filter of the paper (section 5.4).
+    repeated. A cubic B-spline of the weights never rings below zero as interpolating cubics do. Its
+    slight blur stands in for the Gaussian filter of the paper (section 5.4).
 
     Args:
         weights: of the regions, rows from top to bottom.
