@@ -9,7 +9,7 @@ from PIL import Image
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
 from captioning.evaluation import pictures
-from captioning.evaluation.assessment import CalibrationReport, Reliability
+from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport, Mention
 from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.mentions import map_values
