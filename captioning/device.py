@@ -1,10 +1,12 @@
 """Chooses the device and the precision to compute in."""
 
 import platform
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from captioning.errors import InputError
 
@@ -26,6 +28,14 @@ def usable_device(name: str | None = None) -> str:
             f"this machine has no device {name!r}; give cpu, or leave it out"
         ) from None
     return name
+
+
+def on_device(images: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The images as a batch, which a GPU copies from pinned memory while the host goes on."""
+    batch = torch.stack([*images])
+    if device.type == "cuda":
+        batch = batch.pin_memory()
+    return batch.to(device, non_blocking=device.type == "cuda")
 
 
 def fast_precision() -> str:

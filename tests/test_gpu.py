@@ -23,6 +23,7 @@ from captioning.kernels import caption_cross_entropy
 from captioning.maps import MAPS, word_maps
 from captioning.maps.captioned import Captioned
 from captioning.models import Adapter, CNNEncoder, Decoder, Model
+from captioning.models.encoder import FrozenStages
 from captioning.search import (
     BeamSearch,
     ConstrainedBeamSearch,
@@ -146,6 +147,19 @@ def test_the_loss_of_a_training_step_on_a_gpu_waits_for_nothing(decoder: str) ->
         loss = CrossEntropy()(model, model.encode(images), Batch(images, tokens, []))
         assert loss.total.device.type == "cuda"
     assert not waits.seen
+
+
+def test_encoders_compute_channels_last_on_every_device() -> None:
+    encoder, seen = CNNEncoder("mobilenet_v2", weights=None, trainable_stages=2), []
+    for layer in encoder.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(lambda layer, x, y: seen.extend([*x, y]))
+    constant = encoder.constant
+    assert isinstance(constant, FrozenStages)
+    encoder.completed(constant(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)))
+    assert len(seen) > 100
+    moved = [each for each in encoder.to("meta").parameters() if each.dim() == 4]
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in seen + moved)
 
 
 @pytest.mark.parametrize("name", [name for name in MAPS if name not in GRADIENTS])

@@ -24,7 +24,7 @@ from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.device import multiplies_bfloat16_fast
+from captioning.device import multiplies_bfloat16_fast, on_device
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
@@ -301,7 +301,7 @@ class Captioner:
         good = [each for each in batch if isinstance(each, Viewed)]
         if not good:
             return [each for each in batch if isinstance(each, PhotoError)]
-        images = torch.stack([each.view.pixels for each in good]).to(self.device)
+        images = on_device([each.view.pixels for each in good], self.device)
         annotations = self.encode(images)
         memory = self.remember(annotations)
         if written is None:

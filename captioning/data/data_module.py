@@ -231,8 +231,9 @@ class CaptionData(pl.LightningDataModule):
             features=self._cache,
             **options,
         )
-        workers = 0 if self._cache else self.workers  # reading the cache costs less than a worker
-        trainer = self.trainer
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        # Reading the cache costs less than a worker, but a GPU would wait for it.
+        workers = self.workers if on_gpu or not self._cache else 0
         return DataLoader(
             dataset,
             self.batch_size,
@@ -241,7 +242,7 @@ class CaptionData(pl.LightningDataModule):
             persistent_workers=workers > 0,
             collate_fn=collate,
             worker_init_fn=_lower_priority,
-            pin_memory=trainer is not None and trainer.strategy.root_device.type == "cuda",
+            pin_memory=on_gpu,
         )
 
 

@@ -29,6 +29,7 @@ from torch.nn import Module
 from captioning.configurable import bare_name
 from captioning.data.photo_shards import photo_hash
 from captioning.data.preprocessing import Preprocessing
+from captioning.device import on_device
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say, stage
@@ -217,7 +218,7 @@ def feature_cache(
 
         @torch.inference_mode()
         def encoded(images: list[Tensor]) -> Float16[Tensor, "B P C"]:
-            return encode(torch.stack(images).to(device)).half().cpu()
+            return encode(on_device(images, device)).half().cpu()
 
         pixels = read_ahead(seen, chain(*rows), AHEAD * batch_size)
         batches = (batch for its in rows for batch in cut(islice(pixels, len(its)), batch_size))

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 SWITCH = "CAPTIONING_KERNELS"
 """The environment variable that switches kernels off."""
 
+COMPILES = ("cuda",)
+"""Devices on which a long training compiles the plain model, in place of kernels."""
+
 CPU_PIXELS, GPU_PIXELS = 2**18, 2**21
 """Pixels of images that are encoded at once: on a CPU 5 of 224 x 224, or 2 of 320 x 320."""
 
@@ -65,6 +68,21 @@ def accelerate(model: Model) -> Model:
     return Model(encoder, model.adapter, decoder)
 
 
+def for_training(model: Model) -> tuple[Model, Callable[[Tensor], Tensor]]:
+    """What computes in place of a model that is trained, and what encodes its images.
+
+    On a CPU these are kernels. On a GPU the model's own functions are compiled (`COMPILES`).
+    """
+    if next(model.parameters()).device.type in COMPILES:
+        from captioning.kernels.compiled import Compiled
+
+        return model, Compiled(model.encode, trains=True)
+    from captioning.kernels.convolutions import keep_depthwise_precise
+
+    keep_depthwise_precise(model.encoder)
+    return accelerate(model), model.encode
+
+
 def plain(decoder: Decoder) -> Decoder:
     """The decoder whose kernel this is, or the decoder itself if it is no kernel."""
     return cast("Decoder", getattr(decoder, "plain", decoder))
@@ -92,8 +110,18 @@ def caption_cross_entropy(
     if hasattr(decoder, "plain"):
         kernel: Any = decoder
         return kernel.cross_entropy(memory, tokens, label_smoothing, caption_weights)
+    losses = plain_losses
+    if memory.annotations.device.type in COMPILES and on_by_default():
+        from captioning.kernels.compiled import losses
+    return losses(decoder, memory, tokens, label_smoothing, caption_weights)
+
+
+def plain_losses(
+    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], *options: Any
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
+    """`caption_cross_entropy` by the plain model."""
     logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])
-    return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights
+    return cross_entropy(logits, tokens[..., 1:], *options), weights
 
 
 def in_parts(encode: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ Shapes: B images, C and D channels.
 """
 
 import copy
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -169,38 +170,23 @@ class FusedResidual(nn.Sequential):
         return last(y, x)
 
 
-class PreciseDepthwise(nn.Conv2d):
-    """Equals a convolution with one kernel per channel, in single precision under autocast.
+def keep_depthwise_precise(network: nn.Module) -> None:
+    """Compute trained depthwise convolutions on a CPU in single precision, also under autocast.
 
     In bfloat16 the gradient of such kernels takes a CPU four times as long, and they are a small
-    part of the arithmetic: 25 products per number for a kernel of 5 x 5.
-
-    Args:
-        plain: the convolution, whose parameters it shares.
+    part of the arithmetic: 25 products per number for a kernel of 5 x 5. Frozen layers and
+    subclasses of `Conv2d` stay as they are.
     """
-
-    def __init__(self, plain: nn.Conv2d) -> None:
-        names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation")
-        shape: Any = {name: getattr(plain, name) for name in (*names, "groups", "padding_mode")}
-        super().__init__(**shape, bias=plain.bias is not None, device="meta")
-        self.weight, self.bias = plain.weight, plain.bias
-
-    def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
-        with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.to(self.weight.dtype))
+    for part in network.modules():
+        if (
+            type(part) is nn.Conv2d
+            and part.groups == part.in_channels > 1
+            and part.weight.requires_grad
+            and part.weight.device.type == "cpu"
+        ):
+            part.forward = partial(_precisely, part)  # type: ignore[method-assign]
 
 
-def keep_depthwise_precise(network: nn.Module) -> None:
-    """Put `PreciseDepthwise` for the trained depthwise convolutions on a CPU, in place.
-
-    Parameters and their names stay. Frozen layers and subclasses of `Conv2d` stay as they are.
-    """
-    for parent in list(network.modules()):
-        for name, part in list(parent.named_children()):
-            if (
-                type(part) is nn.Conv2d
-                and part.groups == part.in_channels > 1
-                and part.weight.requires_grad
-                and part.weight.device.type == "cpu"
-            ):
-                setattr(parent, name, PreciseDepthwise(part))
+def _precisely(layer: nn.Conv2d, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
+    with torch.autocast(x.device.type, enabled=False):
+        return nn.Conv2d.forward(layer, x.to(layer.weight.dtype))

@@ -20,7 +20,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, fast_encoding, in_parts, on_by_default
+from captioning.kernels import fast_encoding, for_training, in_parts, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.encoder import measured_offset
@@ -131,6 +131,7 @@ class CaptioningModule(pl.LightningModule):
         )
         if initial is not None:
             start_from(initial, self.captioner)
+        self.encode: Callable[[Tensor], Tensor] = self.model.encode
         self.kernels = on_by_default()
         self.compile_after = -1
         self.objective = objective or CrossEntropy()
@@ -150,12 +151,9 @@ class CaptioningModule(pl.LightningModule):
         encoder = self.model.encoder.to(device)
         if data.features:
             data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
-        if self.kernels and device.type == "cpu":  # a GPU computes the plain model as fast
-            from captioning.kernels.convolutions import keep_depthwise_precise
-
+        if self.kernels:
             self.captioner.kernels = True
-            self.captioner.fast = accelerate(self.model)
-            keep_depthwise_precise(encoder)
+            self.captioner.fast, self.encode = for_training(self.model)
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
@@ -171,10 +169,12 @@ class CaptioningModule(pl.LightningModule):
         if self.kernels:
             from captioning.kernels.compiled import compile_from_now
 
-            compile_from_now(0 <= self.compile_after <= trainer.global_step)
+            # Replayed on a GPU, a step overwrites gradients that wait for the next batch.
+            replays = self.device.type != "cpu" and trainer.accumulate_grad_batches > 1
+            compile_from_now(0 <= self.compile_after <= trainer.global_step and not replays)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        annotations = self.model.encode(batch.images)
+        annotations = self.encode(batch.images)
         total, divisor, figures = self.objective(self.captioner.fast, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.

@@ -113,6 +113,11 @@ class TrainCLI(LightningCLI):
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)  # tries a few batches, writes no files
+        if options.precision in ("bf16-true", "16-true"):
+            raise InputError(
+                f"trainer.precision: {options.precision} rounds away most steps of the weights; "
+                "take 32-true or bf16-mixed"
+            )
         configuration.checked_writers(options.logger, self.folder)
         if not self.is_trial:
             checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -172,6 +174,19 @@ def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -
     data = CaptionData(Coco(shapes_data), 32, min_count=1, features=str(tmp_path / "f"), crop=5)
     with pytest.raises(InputError, match=r"data\.crop: .* 4 rows of 4 cells; give at most 4"):
         data.keep_features(encoder())
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("cpu", 0), ("cuda", 1)])
+def test_only_for_a_gpu_features_are_read_ahead_and_pinned(
+    shapes_data: Path, tmp_path: Path, kind: str, workers: int
+) -> None:
+    data = CaptionData(Coco(shapes_data), 32, min_count=1, features=str(tmp_path), workers=1)
+    data.keep_features(encoder())
+    device = SimpleNamespace(root_device=torch.device(kind))
+    trainer: Any = SimpleNamespace(strategy=device, world_size=1, global_rank=0)
+    data.trainer = trainer
+    loader = data.train_dataloader()
+    assert (loader.num_workers, loader.pin_memory) == (workers, kind == "cuda")
 
 
 def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_from_now(False)
 
 
+@pytest.mark.parametrize("trains", [False, True])
 def test_what_fails_to_compile_is_computed_plainly(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, trains: bool
 ) -> None:
     compile_from_now()
     for _ in range(2):
-        function = Compiled(lambda x: x + 2 if x.sum() > 0 else x, plainly=lambda x: x + 1)
-        with caplog.at_level(logging.WARNING):
+        function = Compiled(lambda x: x + 2 if x.sum() > 0 else x, lambda x: x + 1, trains)
+        with caplog.at_level(logging.WARNING), torch.set_grad_enabled(trains):
             assert [int(function(X)[0, 0]) for _ in range(2)] == [1, 1]
     [record] = [record for record in caplog.records if record.name == compiled.__name__]
     assert "cannot compile kernels, so they are slower" in record.message
@@ -37,9 +38,11 @@ SETUP = """
 import collections
 
 import torch
-from captioning.kernels import accelerate, caption_cross_entropy, compiled
+from captioning import kernels
+from captioning.kernels import accelerate, caption_cross_entropy, compiled, for_training
 from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
 from captioning.search import BeamSearch
+from tests.conftest import DECODERS
 
 def made():
     torch.manual_seed(0)
@@ -84,11 +87,11 @@ for precision in torch.float32, torch.bfloat16:
     print(int((a != b).sum()), "of", len(a), "differ in their last digits")
 """
 
-MANY_SIZES = """
+COUNTING = """
 forms = collections.Counter()
 compile = torch.compile
 
-def counting(function, **options):
+def counting(function, mode, **options):
     def backend(graph, inputs):
         forms[function.__name__] += 1
         return graph
@@ -97,6 +100,9 @@ def counting(function, **options):
 
 
 torch.compile = counting
+"""
+
+MANY_SIZES = """
 fast, search = accelerate(made()), BeamSearch(width=3, max_length=6)
 compiled.compile_from_now()
 for images, words in [(16, 8), (16, 5), (5, 8), (1, 3), (7, 16), (16, 12)]:
@@ -106,6 +112,35 @@ for images, words in [(16, 8), (16, 5), (5, 8), (1, 3), (7, 16), (16, 12)]:
     with torch.no_grad():
         search(fast.decoder, fast.remember(annotations))
 assert 4 <= len(forms) and max(forms.values()) <= 4, forms
+"""
+
+ON_A_GPU = """
+kernels.COMPILES = ("cpu",)
+compiled.WORDS, compiled.MOST_WORDS = 2, 2
+for decoder in "additive", "transformer":
+    forms.clear()
+    torch.manual_seed(0)
+    encoder = CNNEncoder("small", weights=None, trainable_stages=1)
+    model = Model(encoder, Adapter(encoder.annotation_dim, 6), DECODERS[decoder](6, 30)).train()
+    fast, encode = for_training(model)
+    assert fast is model
+    for images, captions, words in [(4, 5, 2), (4, 5, 1), (4, 3, 2), (2, 5, 1), (4, 5, 3)]:
+        pixels = torch.randint(256, (images, 3, 48, 48), dtype=torch.uint8)
+        _, tokens = batch(images, captions, 1, words + 1)
+        found = []
+        for wanted in False, True:
+            compiled.compile_from_now(wanted)
+            model.zero_grad()
+            torch.manual_seed(1)
+            memory = fast.remember(encode(pixels))
+            loss, weights = caption_cross_entropy(fast.decoder, memory, tokens, 0.1)
+            loss = loss + (weights * (tokens[..., 1:, None] > 0)).square().sum()
+            loss.backward()
+            trained = [p for p in model.parameters() if p.requires_grad]
+            found.append([loss.detach(), weights.detach(), *(p.grad for p in trained)])
+        if decoder == "additive" or words != 1:  # padding has dropout, too
+            torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    print(decoder, forms["encode"], forms["plain_losses"])
 """
 
 
@@ -127,4 +162,11 @@ def test_a_compiled_decoder_computes_the_same() -> None:
 
 @pytest.mark.integration
 def test_batches_of_many_sizes_share_their_compiled_functions() -> None:
-    assert "torch._dynamo" not in run(MANY_SIZES).stderr
+    assert "torch._dynamo" not in run(COUNTING + MANY_SIZES).stderr
+
+
+@pytest.mark.integration
+def test_on_a_gpu_a_loss_is_compiled_once_for_few_lengths() -> None:
+    done = run(COUNTING + ON_A_GPU)
+    assert "slower" not in done.stderr
+    assert done.stdout.splitlines() == ["additive 1 1", "transformer 1 1"]

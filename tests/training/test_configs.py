@@ -97,3 +97,10 @@ def test_a_delta_tells_what_it_is_a_delta_of(config: Path) -> None:
     if is_delta(config):
         given = " ".join(f"--config configs/{path.name}" for path in [*bases_of(config), config])
         assert given in " ".join(re.sub(r"[#\\]", " ", text).split())
+
+
+@pytest.mark.parametrize("name", ["coco", "photos"])
+def test_long_trainings_of_an_encoder_are_in_single_precision(name: str) -> None:
+    config = yaml.safe_load((shelf.CONFIGS / f"{name}.yaml").read_text())
+    assert config["model"]["encoder"]["init_args"]["trainable_stages"] > 0
+    assert config["trainer"]["precision"] == "32-true"

@@ -18,6 +18,7 @@ from captioning.training.train_cli import TrainCLI, plain_messages, train
         ("--max_epochs=3", "unrecognized arguments: --max_epochs=3"),
         ("--model.decoder=LSTMDecodr", r"model\.decoder.*LSTMDecodr"),
         ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
+        ("--trainer.precision=bf16-true", "rounds away most steps of the weights; take 32-true"),
         ("--config=no_such", "no such file; give one, or one of .*flickr8k"),
     ],
 )

@@ -98,6 +98,23 @@ def test_later_steps_are_compiled_also_when_resumed(
     assert wanted == [False] * 3 + [False] + [False] + [True] * 5 + [False]
 
 
+def test_on_a_gpu_encoder_and_loss_are_compiled(
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+
+    def plainly(function: Any, trains: bool) -> Any:
+        compiled.append(function.__name__)
+        return function
+
+    monkeypatch.setattr("captioning.kernels.COMPILES", ("cpu",))
+    monkeypatch.setattr("captioning.kernels.compiled._compile", plainly)
+    train_into("run", "--compile_after=4", ONE)
+    assert not compiled
+    train_into("run", "--compile_after=1", ONE, "--overwrite", "--trainer.precision=32-true")
+    assert compiled == ["encode", "plain_losses"]
+
+
 @pytest.mark.integration
 def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     tiny_config: Path, tmp_path: Path
