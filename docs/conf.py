@@ -18,8 +18,6 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "_ext.api",
-    "_ext.configuration_keys",
-    "_ext.options",
 ]
 exclude_patterns = ["_build"]
 needs_sphinx = "8.1"

@@ -1,8 +1,7 @@
-"""Directives for the keys of a training's configuration, read from LightningCLI's parser.
+"""The keys of a training's configuration as Markdown, read from LightningCLI's parser.
 
-`configuration-keys GROUP` lists the keys of a group, or those without one (`-`). `class-keys KEY`
-lists the arguments of every class of this package that a key may name, `class-keys CLASS` those of
-one class.
+`keys_text` lists the keys of a group, or those without one (`-`). `classes_text` lists the
+arguments of every class of this package that a key may name, or those of one class.
 """
 
 import argparse
@@ -14,10 +13,6 @@ import types
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 from .options import lightning_parser, plain
 
@@ -108,11 +103,11 @@ def keys_text(group: str) -> str:
     lines: list[str] = []
     for key, action in keys().items():
         if (key.partition(".")[0] if "." in key else "-") == group:
-            lines += _entry(key, action)
+            lines.append(_entry(key, action))
     for action in lightning_parser()._actions:  # links, with the arrow in their name
         for source, arrow, target in (flag.partition(" --> ") for flag in action.option_strings):
             if arrow and target.startswith(f"{group}."):
-                lines += [f"`{target}` follows from `{source}` and cannot be given.", ""]
+                lines.append(f"- `{target}` follows from `{source}` and cannot be given.")
     return "\n".join(lines)
 
 
@@ -127,26 +122,19 @@ def classes_text(key: str) -> str:
     lines: list[str] = []
     for kind in found:
         summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-        lines += [f"```{{rubric}} {class_path(kind)}", "```", "", plain(summary), ""]
-        for name, action in arguments(kind).items():
-            lines += _entry(f"{kind.__name__}.{name}", action)
-    return "\n".join(lines)
+        lines += [f"`{class_path(kind)}`: {plain(summary)}", ""]
+        lines += [_entry(name, action) for name, action in arguments(kind).items()]
+        lines.append("")
+    return "\n".join(lines).rstrip()
 
 
-def _entry(name: str, action: argparse.Action) -> list[str]:
+def _entry(name: str, action: argparse.Action) -> str:
     default = COMPUTED.get(name) or f"`{default_of(action)}`"
     explanation = action.help or ""
     if action.default is not None:  # Lightning's text may name its own default, which is not ours
         explanation = re.sub(r"\s*Default: (``[^`]*``|[\w.]+?)\.?$", "", explanation)
-    return [
-        f":::{{confval}} {name}",
-        f":type: {plain(type_name(action._typehint))}",
-        *([] if default == "``" else [f":default: {default}"]),
-        "",
-        plain(explanation),
-        ":::",
-        "",
-    ]
+    kind = plain(type_name(action._typehint)) + ("" if default == "``" else f"; {default}")
+    return f"- `{name}` ({kind}): {plain(explanation)}"
 
 
 def default_of(action: argparse.Action) -> str:
@@ -169,7 +157,8 @@ def type_name(hint: Any) -> str:
     if origin is Annotated:
         return type_name(parts[0])
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(type_name, parts)))
+        names = set(map(type_name, parts))  # typing keeps the order of whichever was made first
+        return " or ".join(sorted(names, key=lambda name: (name == "null", name)))
     if origin is Literal:
         return ", ".join(map(str, parts))
     if origin in (collections.abc.Callable, type):
@@ -193,30 +182,3 @@ def _class_of(hint: Any) -> type | None:
 
 def _is_ours(kind: type) -> bool:
     return kind.__module__.startswith("captioning.")
-
-
-class ConfigurationKeys(SphinxDirective):
-    """The keys of the group that the argument names."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Type, default and meaning of each."""
-        return self.parse_text_to_nodes(keys_text(self.arguments[0]))
-
-
-class ClassKeys(SphinxDirective):
-    """The arguments of the classes that the argument names."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Type, default and meaning of each, by class."""
-        return self.parse_text_to_nodes(classes_text(self.arguments[0]))
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directives."""
-    app.add_directive("configuration-keys", ConfigurationKeys)
-    app.add_directive("class-keys", ClassKeys)
-    return {"parallel_read_safe": True}

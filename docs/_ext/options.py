@@ -1,14 +1,9 @@
-"""The sections of the page of commands, made from the commands, and LightningCLI's parsers."""
+"""The sections of the page of commands, made from the commands, and LightningCLI's parser."""
 
 import argparse
 import re
 from functools import cache
 from typing import Any, NoReturn
-
-from sphinx.application import Sphinx
-
-PLACE = "<!-- commands -->"
-"""Where a page has the sections of all commands."""
 
 
 def commands_text() -> str:
@@ -16,7 +11,8 @@ def commands_text() -> str:
     from captioning.commands import COMMANDS, app
 
     text = app(imports_all=True).generate_docs()
-    return text[text.index(f"## captioning {next(iter(COMMANDS))}") :]
+    first, after = (text.index(f"## captioning {name}") for name in (next(iter(COMMANDS)), "--"))
+    return text[first:after]
 
 
 class _ParserKnownError(Exception):
@@ -52,14 +48,3 @@ def plain(text: str) -> str:
         else re.sub(r"([\\*_\[\]<>#$|{}])", r"\\\1", part)
         for part in parts
     )
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Fill in the sections as the page is read."""
-    app.connect(
-        "source-read",
-        lambda app, document, source: source.__setitem__(
-            0, source[0].replace(PLACE, commands_text()) if PLACE in source[0] else source[0]
-        ),
-    )
-    return {"parallel_read_safe": True}
