@@ -88,7 +88,7 @@ def write_site(
         files = runtime_files(runtime)
         folder = made_folder(folder)
         files |= {
-            f"{graph}.packed": packed(rounded(Path(graphs, f"{graph}.onnx"), most))
+            f"{graph}.packed": zipped(rounded(Path(graphs, f"{graph}.onnx"), most))
             for graph, most in GRAPHS.items()
         }
         about = json.loads(Path(graphs, "captioner.json").read_text(encoding="utf-8"))
@@ -148,7 +148,7 @@ def rounded(path: Path, most: int) -> bytes:
     return model.SerializeToString()
 
 
-def packed(content: bytes) -> bytes:
+def zipped(content: bytes) -> bytes:
     """Compressed by zlib, the bytes at even places before those at odd ones.
 
     High bytes of small integers compress well where no low bytes are between them; nothing else

@@ -26,7 +26,7 @@ const fetched = async (name, count) => {
   }
 };
 
-/* A graph: as `packed` in captioning/web/site.py has packed it. */
+/* A graph: as `zipped` in captioning/web/site.py has made it. */
 const unpacked = async (file) => {
   const stream = file.stream().pipeThrough(new DecompressionStream("deflate"));
   const planes = new Uint8Array(await new Response(stream).arrayBuffer());

@@ -20,10 +20,10 @@ from captioning.web.site import (
     RUNTIME,
     SHA512,
     VERSION,
-    packed,
     rounded,
     runtime_files,
     write_site,
+    zipped,
 )
 from tests.conftest import Served, unchecked
 
@@ -67,7 +67,7 @@ def test_weights_are_rounded_to_numbers_of_few_bits(most: int, tmp_path: Path) -
     difference = np.abs(weight_in(graph, 100) - weight)
     assert (difference <= np.abs(weight).max(axis=1, keepdims=True) / (2 * most - 1)).all()
     assert difference.max() > 0
-    content = packed(graph)
+    content = zipped(graph)
     assert (
         weight.size * np.log2(most) / 8 < len(content) < weight.size * np.log2(2 * most) / 8 + 1500
     )
