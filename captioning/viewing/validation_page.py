@@ -117,7 +117,7 @@ def curve(points: Sequence[Point], best: float | None = None, end: float | None 
         axes.plot(epochs[shown], values[shown], marker, color=COLOUR, mfc="none", clip_on=False)
     low, high = (real.min(), real.max()) if real.size else (0.0, 1.0)
     ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, max(high, low + LEAST))
-    axes.set(ylim=ticks[[0, -1]], yticks=ticks, xlim=(0, end or epochs.max(initial=1)))
+    axes.set(ylim=(ticks[0], ticks[-1]), yticks=ticks, xlim=(0, end or epochs.max(initial=1)))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
     axes.ticklabel_format(style="plain", useOffset=False)
     axes.set_xlabel("epoch", color="0.5", fontsize=8, labelpad=1)
