@@ -175,8 +175,8 @@ def _published(name: str) -> dict[str, Any]:
         from huggingface_hub import hf_hub_url, try_to_load_from_cache
 
         name = name.removeprefix(TIMM)
-        config = timm.get_pretrained_cfg(name)
-        url, repository = config.url, config.hf_hub_id
+        config: Any = timm.get_pretrained_cfg(name)  # None for a few
+        url, repository = (config.url or "", config.hf_hub_id) if config else ("", None)
         if repository:
             url = hf_hub_url(repository, HUB_FILES[0])
             is_cached = any(try_to_load_from_cache(repository, file) for file in HUB_FILES)
