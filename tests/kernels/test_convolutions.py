@@ -7,12 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from captioning.device import multiplies_bfloat16_fast
-from captioning.kernels.convolutions import (
-    FusedConvolution,
-    FusedResidual,
-    folded,
-    keep_depthwise_precise,
-)
+from captioning.kernels.convolutions import folded, keep_depthwise_precise
 from captioning.models import BACKBONES, CNNEncoder
 from captioning.models.efficientnet_lite import efficientnet_lite
 
@@ -100,13 +95,9 @@ def lite() -> nn.Sequential:
 
 
 @torch.no_grad()
-def test_blocks_are_folded_for_images_of_any_size() -> None:
+def test_folded_blocks_take_images_of_any_size() -> None:
     network = lite()
     fast = folded(network)
-    kinds = [type(part) for part in fast.modules()]
-    plain = [type(part) for part in network.modules()]
-    assert kinds.count(FusedConvolution) == sum(issubclass(kind, nn.Conv2d) for kind in plain)
-    assert kinds.count(FusedResidual) == 9
     for shape in ((2, 3, 64, 64), (1, 3, 64, 64), (3, 3, 75, 90)):
         images = torch.randn(shape).contiguous(memory_format=torch.channels_last)
         expected = network(images)
@@ -118,7 +109,7 @@ def test_folded_convolutions_can_be_copied_and_differentiated() -> None:
     with_statistics(network.eval())
     fast, image = folded(network), torch.randn(1, 3, 16, 16)
     with torch.no_grad():
-        expected = fast(image)  # packs the weights
+        expected = fast(image)
         for same in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
             assert_close(same(image), expected)
         assert fast.double()(image.double()).dtype == torch.float64
