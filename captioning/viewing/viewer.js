@@ -321,7 +321,7 @@ const attentionView = (() => {
       this.radios[index] = radio;
       this.choices.append(make("label", {}, radio,
         make("span", { dir: "auto" }, caption || "(no words)"),
-        make("span", { class: "score" }, score.toFixed(2).replace("-", "\u2212"))));
+        make("span", { class: "score" }, score?.toFixed(2).replace("-", "\u2212") ?? "")));
     }
 
     /* Show another caption, and focus one of its words. */
