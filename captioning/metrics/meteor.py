@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.metrics.meteor_paraphrases import Paraphrases, Phrase
 from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem, text_of_words
-from captioning.metrics.scores import SummedScores
+from captioning.metrics.scores import SummedScores, check_pairs
 from captioning.metrics.spice import packaged_file
 
 NAME = "METEOR"
@@ -92,6 +92,7 @@ class Meteor:
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> SummedScores:
         """METEOR of captions' words, each with the reference that gives the largest score."""
+        check_pairs(candidates, references)
         captions = [
             text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
             for words in candidates

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioning.data.vocabulary import SPECIAL, UNK
-from captioning.metrics.scores import Words
+from captioning.metrics.scores import Words, check_pairs
 
 MAX_N = 4
 """The largest n of the COCO evaluation's n-grams."""
@@ -86,6 +86,7 @@ class Corpus:
     @classmethod
     def of(cls, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> "Corpus":
         """The corpus of these captions, one candidate per image."""
+        check_pairs(candidates, references)
         captions: list[Words] = [
             [_UNKNOWN if word == SPECIAL[UNK] else word for word in words] for words in candidates
         ]
