@@ -1,7 +1,7 @@
 """The vocabulary, which maps words to ids and back."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import get_args
@@ -103,7 +103,7 @@ class Vocabulary:
         return [BOS, *(self._ids.get(word, UNK) for word in words), EOS]
 
     def known_words(self, text: str, substitutes: Sequence[Sequence[str]] = ()) -> list[str]:
-        """The words of a text that has no others.
+        """The words of a text.
 
         Args:
             text: a caption, or a part of one.
@@ -115,7 +115,7 @@ class Vocabulary:
         words = tokenizer(self.tokenizer)(text)
         if unknown := [word for word in words if word not in self._ids]:
             told = ", ".join(" or ".join(each) for each in substitutes)
-            remedy = f"there it would say {told}" if told else "use other words"
+            remedy = f"the model would say {told}" if told else "use other words"
             if near := [close for word in unknown for close in self._akin(word)[:2]]:
                 remedy = f"did you mean {' or '.join(near)}?"
             raise InputError(
@@ -130,11 +130,16 @@ class Vocabulary:
 
         Of words that are merely spelt alike, half mean something else: brook and book.
         """
+        stem, words = self._stems
+        swapped = {f"{word[:n]}{word[n : n + 2][::-1]}{word[n + 2 :]}" for n in range(len(word))}
+        return [each for each in self.words if each in swapped or words[each] == stem(word)]
+
+    @cached_property
+    def _stems(self) -> tuple[Callable[[str], str], dict[str, str]]:
         from nltk.stem.snowball import EnglishStemmer  # takes half a second
 
         stem = EnglishStemmer().stem
-        swapped = {f"{word[:n]}{word[n : n + 2][::-1]}{word[n + 2 :]}" for n in range(len(word))}
-        return [each for each in self.words if each in swapped or stem(each) == stem(word)]
+        return stem, {word: stem(word) for word in self.words}
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` up to the first EOS, without PAD and BOS."""

@@ -5,12 +5,12 @@ small ones of this package. The last feature map of a network holds the annotati
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from ssl import SSLError
 from typing import Any, NamedTuple
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import torch
@@ -179,7 +179,8 @@ def _published(name: str) -> dict[str, Any]:
         url, repository = (config.url or "", config.hf_hub_id) if config else ("", None)
         if repository:
             url = hf_hub_url(repository, HUB_FILES[0])
-            is_cached = any(try_to_load_from_cache(repository, file) for file in HUB_FILES)
+            found = (try_to_load_from_cache(repository, file) for file in HUB_FILES)
+            is_cached = any(isinstance(file, str) for file in found)
         load = lambda: timm.create_model(name, pretrained=True).state_dict()  # noqa: E731
     else:
         from torchvision.models import get_model_weights
@@ -189,13 +190,23 @@ def _published(name: str) -> dict[str, Any]:
     file = Path(torch.hub.get_dir(), "checkpoints", url.rpartition("/")[2])
     try:
         if url and not is_cached and not file.is_file():
-            with suppress(HTTPError):  # it answers
-                urlopen(Request(url, method="HEAD"), timeout=PATIENCE).close()
+            _answers(url)
         return load()
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip("<>").removeprefix("urlopen error ")
         remedy = "give a file: --model.encoder.init_args.weights FILE"
-        raise InputError(f"{url}: {reason}; {remedy}") from error
+        raise InputError(f"{url or name}: {reason}; {remedy}") from error
+
+
+def _answers(url: str) -> None:
+    """Raise OSError at once if nothing answers, where libraries would try for a minute."""
+    try:
+        urlopen(Request(url, method="HEAD"), timeout=PATIENCE).close()
+    except HTTPError:
+        pass
+    except URLError as error:
+        if not isinstance(error.reason, SSLError):  # libraries bring certificates of their own
+            raise
 
 
 def _read_weights(path: Path) -> Any:
