@@ -532,8 +532,7 @@ const attentionView = (() => {
         const way = matchMedia("(hover: hover)").matches ? "Point at" : "Tap";
         this.details.replaceChildren(make("p", { class: "hint" }, this.asksSure
           ? `Of captions with this confidence, about ${percent(this.caption.confidence)} were at ` +
-            "least as close to what people wrote as the median person\u2019s, on the photos that " +
-            "it was measured on."
+            "least as good as the median person\u2019s, on the photos of the calibration."
           : `${way} a word to see where it came from.`));
         return;
       }
@@ -552,10 +551,11 @@ const attentionView = (() => {
         item.style.setProperty("--share", entry.probability);
         return item;
       });
-      const sentences = [`${percent(probability)}: how probable \u201c${word}\u201d is as the ` +
+      const sentences = [`${percent(probability)}: probability of \u201c${word}\u201d as the ` +
         "next word."];
       if (named != null) {
-        sentences.push(`The line below it: people name ${percent(named)} of things so probable.`);
+        sentences.push(`The line below it: people name ${percent(named)} of things predicted ` +
+          "with this probability.");
       }
       const list = make("ol", { "aria-label": "Word and its alternatives" }, ...entries);
       if (list.querySelector("button")) sentences.push("Choose a coloured word to go on from it.");

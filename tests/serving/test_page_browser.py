@@ -119,7 +119,7 @@ def test_other_words_continue_the_caption_or_are_read(page: Any, photo: bytes) -
     page.keyboard.press("Enter")
     page.wait_for_selector("#view img[alt='a red circle']")
     page.locator(".words button").nth(1).click()
-    assert "%: how probable \u201cred\u201d is" in page.locator(".details").inner_text()
+    assert "%: probability of \u201cred\u201d" in page.locator(".details").inner_text()
     assert page.locator(".captions label").count() == 3
     page.get_by_label("Your own words").fill("red zebras")
     page.keyboard.press("Enter")

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from captioning.errors import InputError
+from captioning.kernels import plain_losses
+from captioning.kernels.compiled import Compiled
 from captioning.training.checkpoints import resumable
 from captioning.training.loggers import keep_steps
 from captioning.training.module import CaptioningModule
@@ -109,6 +111,8 @@ def test_on_a_gpu_encoder_and_loss_are_compiled(
 
     monkeypatch.setattr("captioning.kernels.COMPILES", ("cpu",))
     monkeypatch.setattr("captioning.kernels.compiled._compile", plainly)
+    fresh = Compiled(plain_losses, trains=True)  # other tests' stays compiled
+    monkeypatch.setattr("captioning.kernels.compiled._losses", fresh)
     train_into("run", "--compile_after=4", ONE)
     assert not compiled
     train_into("run", "--compile_after=1", ONE, "--overwrite", "--trainer.precision=32-true")

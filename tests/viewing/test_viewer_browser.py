@@ -101,7 +101,7 @@ def test_confidence_says_what_was_measured(browser: Any, tmp_path: Path) -> None
         page.get_by_role("button", name="19% sure").focus()
         assert details.inner_text().startswith("Of captions with this confidence, about 19% were")
         word(page, 1).hover()
-        assert "60%: how probable \u201cdog\u201d is as the next word." in details.inner_text()
+        assert "60%: probability of \u201cdog\u201d as the next word." in details.inner_text()
         page.mouse.move(1, 1)
         assert details.inner_text().startswith("Of captions")
 
