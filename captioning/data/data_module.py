@@ -58,7 +58,9 @@ class CaptionData(pl.LightningDataModule):
             without spaces, characters, japanese (extra ja), chinese (extra zh) or thai (extra th),
             which the scores use too.
         words: what the vocabulary begins with, however often it occurs; those of `model.initial`
-            if its tokenizer is the same.
+            if its tokenizer is the same and `keep_words` is on.
+        keep_words: whether a training from `model.initial` keeps its words; false for captions in
+            another language, which would mix with them.
         leave_out: paths of photos not to use, such as damaged ones.
 
     Raises:
@@ -89,6 +91,7 @@ class CaptionData(pl.LightningDataModule):
     max_megapixels: float = MEGAPIXELS
     tokenizer: TokenizerName = "ptb"
     words: Sequence[str] = ()
+    keep_words: bool = True
     leave_out: Sequence[str] = ()
 
     def __post_init__(self) -> None:

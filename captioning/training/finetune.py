@@ -43,6 +43,9 @@ SAME_WORDS = 0.5
 """Share of the captions' tokens that the first model knows, from which on its parameters are of
 use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of German captions."""
 
+FEW_WORDS = 1_000
+"""A model of more words that does not know these is of another language: its words are left out."""
+
 CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
 """A run's files, beside those of a training: the call, its model, and that of other photos."""
 
@@ -182,13 +185,18 @@ def finetune(
     parts = [_reader_settings(readers[0], folder, options)]
     parts += [] if keep is None else [_reader_settings(readers[1], keep, {})]
     joined = {"class": full_name(Joined), "readers": parts, "balanced": True}
+    is_same = _known(initial, training, cut) >= SAME_WORDS
+    is_other_language = not is_same and len(initial.vocabulary) > FEW_WORDS
+    if is_other_language:
+        say(f"captions in another language than {model}'s: none of its words is kept")
     settings["data"] |= {
+        "keep_words": not is_other_language,
         "reader": parts[0] if keep is None else _as_yaml(joined),
         "min_count": 1 if captions < 2_000 else 3,
         "leave_out": sorted(map(str, bad)),
     }
     best = load(_trained(run, settings, call, goes_on))
-    shares = SHARES if _known(initial, training, cut) >= SAME_WORDS else SHARES[:1]
+    shares = SHARES if is_same else SHARES[:1]
     records = [*validation, *to_keep]
     kept, share, report = best_between(str(model), best, records, cut, shares, len(validation))
     after = _report(report.captions, validation, kept, cut)
@@ -199,7 +207,7 @@ def finetune(
     say(f"CIDEr on the photos to validate: {old} before, {new} now{why}")
     if after.corpus["CIDEr"] < max(0.1, before.corpus["CIDEr"]):
         # Captions of other photos have up to 0.1.
-        say("WARNING: next to nothing was learnt; raise --epochs, or give more photos")
+        say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
     save_examples(validation, before, after, run / EXAMPLES)
     if share < 1:
         say(f"{printable(after.omissions)}\nphotos with the lowest CIDEr now:")
@@ -216,7 +224,7 @@ def finetune(
     calibration = None
     try:
         if share < 1:
-            good = scenes_right(folder, "val")
+            good = scenes_right(folder, "val") if keep is None else None
             good = good or partial(
                 good_captions, records=validation, tokenizer=cut, others=training
             )

@@ -26,8 +26,8 @@ def start_from(model: str, captioner: Captioner) -> None:
     """Copy the parameters of a model into a captioner, whose vocabulary may have more words.
 
     The rows of a new word start from the mean over the known words that begin like it, or over all.
-    Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words that
-    another tokenizer splits are all new, and equally likely. Words that people repeat by the
+    Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words of
+    another language or tokenizer are all new, and equally likely. Words that people repeat by the
     model's captions may be repeated, and words that only those have keep their spelling.
 
     Raises:
@@ -75,7 +75,8 @@ def _parameters(
 ) -> tuple[dict[str, Tensor], list[list[int]]]:
     """A model's parameters, with rows for new words, and the known words that those are like."""
     known, words = initial.vocabulary.words, captioner.vocabulary.words
-    if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:
+    same = initial.vocabulary.tokenizer == captioner.vocabulary.tokenizer
+    if not same or not set(words).issuperset(known):
         known = ()
     if words[: len(known)] != known:
         raise InputError(f"{model}: its words are not the first ones of the vocabulary")

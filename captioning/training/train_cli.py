@@ -70,7 +70,7 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
-        starts = ("model.initial", "data.tokenizer")
+        starts = ("model.initial", "data.tokenizer", "data.keep_words")
         parser.link_arguments(starts, "data.words", compute_fn=initial_words)
         parser.add_class_arguments(checkpoints.BestCheckpoint, "checkpoints")
         parser.add_class_arguments(StopEarly, "early_stopping")
@@ -170,10 +170,12 @@ class TrainCLI(LightningCLI):
         return settings
 
 
-def initial_words(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
+def initial_words(
+    initial: str | None, tokenizer: TokenizerName = "ptb", keep_words: bool = True
+) -> tuple[str, ...]:
     """The words of the model that a training starts from; none of another tokenizer's."""
     config = {} if initial is None else read(path_of(initial))[0]
-    same = config.get("tokenizer", "ptb") == tokenizer
+    same = keep_words and config.get("tokenizer", "ptb") == tokenizer
     return tuple(config.get("vocabulary", ())) if same else ()
 
 

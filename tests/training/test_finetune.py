@@ -69,6 +69,19 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert train([*again, "--trainer.default_root_dir", str(tmp_path / "b")]) is not None
 
 
+@pytest.mark.integration
+def test_captions_in_another_language_keep_no_word_of_the_model(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, file in enumerate(sorted(folder.glob("*.txt"))):
+        file.write_text(f"eine Wand, die man {number} sieht\nTapete in schöner Farbe\n")
+    words = set(load(finetune(folder, out=tmp_path / "out", epochs=1)).vocabulary.words)
+    assert {"wand", "tapete", "farbe"} <= words
+    assert not {"the", "dog", "person"} & words
+    told = capsys.readouterr().err
+    assert "captions in another language than photos's: none of its words is kept" in told
+
+
 def test_a_finished_model_is_replaced_by_the_same_command_alone(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
