@@ -44,7 +44,7 @@ SAME_WORDS = 0.5
 use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of German captions."""
 
 FEW_WORDS = 1_000
-"""A model of more words that does not know these is of another language: its words are left out."""
+"""A model of more words, which knows few of the captions', is of another language."""
 
 CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
 """A run's files, beside those of a training: the call, its model, and that of other photos."""

@@ -189,7 +189,7 @@ def train(
     Args:
         arguments: the options.
         begins: called when all checks have passed and an earlier run in the folder is replaced.
-        options: what the caller's user knows some options as, for hints; none if empty.
+        options: names that hints give options, such as ``--epochs``; an empty one gives no hint.
 
     Returns:
         The best checkpoint, or the last one if no validation has run; None if batches were only
