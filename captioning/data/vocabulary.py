@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import get_args
 
 from captioning.data.tokenizers import TokenizerName, joined, tokenizer
@@ -114,10 +114,9 @@ class Vocabulary:
         """
         words = tokenizer(self.tokenizer)(text)
         if unknown := [word for word in words if word not in self._ids]:
-            told = ", ".join(" or ".join(each) for each in substitutes)
-            remedy = f"the model would say {told}" if told else "use other words"
-            if near := [close for word in unknown for close in self._akin(word)[:2]]:
-                remedy = f"did you mean {' or '.join(near)}?"
+            pairs = zip_longest(map(self._akin, unknown), substitutes, fillvalue=())
+            close = filter(None, (" or ".join(near[:2] or others) for near, others in pairs))
+            remedy = f"did you mean {told}?" if (told := ", ".join(close)) else "use other words"
             raise InputError(
                 f"{shown(text)}: the model does not know {', '.join(map(shown, unknown))}; {remedy}"
             )

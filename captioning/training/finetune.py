@@ -159,6 +159,9 @@ def finetune(
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16]
     call |= {"stages": plan.stages, "digest": digest}
     goes_on = _goes_on(run, call, overwrite)
+    if goes_on and read_json(run / CALL).get("ended") == plan.epochs:
+        say(f"{run}: nothing is left to train; to continue, raise --epochs")
+        return run / MODEL
     captions = sum(len(record.captions) for record in (*training, *validation))
     say(
         f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
@@ -232,6 +235,7 @@ def finetune(
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
     export(kept, run / MODEL, calibration=calibration)
+    write_json(run / CALL, call | {"ended": plan.epochs})
     return run / MODEL
 
 

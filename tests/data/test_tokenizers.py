@@ -100,6 +100,8 @@ def test_words_that_are_merely_spelt_alike_are_not_suggested(word: str, remedy: 
     vocabulary = Vocabulary(["blue", "book", "strong", "vines", "waterfront"])
     with pytest.raises(InputError, match=rf"'{word}'; {remedy}".replace("?", r"\?")):
         vocabulary.known_words(f"blue {word}")
+    with pytest.raises(InputError, match=r"did you mean blue, river or stream\?"):
+        vocabulary.known_words("bleu brook", [["green"], ["river", "stream"]])
 
 
 def test_known_words_come_first_and_stay() -> None:

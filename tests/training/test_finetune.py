@@ -95,8 +95,11 @@ def test_a_finished_model_is_replaced_by_the_same_command_alone(
     assert calibration is not None  # a few photos move its start's
     assert calibration.weights == pytest.approx(start.weights, abs=0.1)
     assert calibration.bias != start.bias
+    capsys.readouterr()
     assert finetune(folder, **options, epochs=1).read_bytes() == before
-    assert "it ended after epoch 1; to continue, raise --epochs" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "nothing is left to train; to continue, raise --epochs" in told
+    assert "CIDEr" not in told  # nothing is captioned for it
     with pytest.raises(InputError, match=r"another training \(by --seed\); .* --overwrite"):
         finetune(folder, **options, seed=1)
     other = shutil.copytree(folder, tmp_path / "other" / folder.name)
