@@ -1,7 +1,9 @@
-"""`captioning score`: scores of captions from files, CLIPScore among them."""
+"""`captioning score` and `compare`: captions and references in files of every form."""
 
+import csv
 import json
-import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,162 +11,253 @@ import pytest
 
 from captioning.commands import main
 from captioning.data.readers import Coco
-from captioning.data.records import Record
 from captioning.evaluation.report import Report
 from captioning.metrics.clip_score import ClipScore
-from captioning.metrics.scores import Scores
 from tests.clip import save_clip
 from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
-CAPTIONS = {1: "a red bus", 2: "two brown dogs run"}
+REFERENCES = {
+    "1000_a": ["a red bus on a street", "a bus drives"],
+    "1001_b": ["two dogs run on grass", "two brown dogs run"],
+    "1002_c": ["a cat sleeps on a chair", "a cat on a red chair"],
+}
+ROWS = [(image, text) for image, texts in REFERENCES.items() for text in texts]
 
-REFERENCES = {1: ["A red bus.", "a bus drives"], 2: ["two dogs run on grass"], 3: ["a cat", " "]}
+GOOD = {"1000_a": "a bus drives", "1001_b": "two dogs run", "1002_c": "a cat on a chair"}
 
-SAID = ["a red circle", "a blue square above a star"]
+BAD = {"1000_a": "a green bus flies", "1001_b": "some dogs", "1002_c": "a chair"}
 
 
 def written(path: Path, value: Any) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return str(path)
 
 
-def results(captions: dict[int, str]) -> list[dict[str, Any]]:
+def results(captions: dict[Any, str]) -> list[dict[str, Any]]:
     return [{"image_id": image, "caption": caption} for image, caption in captions.items()]
+
+
+def lines(captions: dict[str, str]) -> str:
+    """Lines of JSON as `captioning caption` writes them."""
+    entries = [
+        {"image": f"photos/{image}.jpg", "caption": text, "score": -1.0, "words": []}
+        for image, text in captions.items()
+    ]
+    return "".join(f"{json.dumps(entry)}\n" for entry in entries)
+
+
+def coco(captions: dict[str, list[str]]) -> dict[str, Any]:
+    images = [{"id": n, "file_name": f"{name}.jpg"} for n, name in enumerate(captions)]
+    annotations = [
+        {"image_id": n, "caption": text}
+        for n, texts in enumerate(captions.values())
+        for text in texts
+    ]
+    return {"images": images, "annotations": annotations}
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Results, and references in COCO's format, of which one image has no result."""
-    annotations = [
-        {"image_id": image, "id": 10 * image + number, "caption": caption}
-        for image, captions in REFERENCES.items()
-        for number, caption in enumerate(captions)
-    ]
-    coco = {"images": [{"id": image} for image in REFERENCES], "annotations": annotations}
+    """Captions of two systems, and Flickr8k's file of references without its photos."""
+    text = "".join(f"{image}.jpg#{number}\t{text} .\n" for number, (image, text) in enumerate(ROWS))
     return [
-        written(tmp_path / "results.json", results(CAPTIONS)),
-        written(tmp_path / "references.json", coco),
+        written(tmp_path / "bad.json", results(BAD)),
+        written(tmp_path / "good.json", results(GOOD)),
+        written(tmp_path / "flickr8k" / "Flickr8k.token.txt", text),
     ]
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("training", [text for _, text in ROWS]), ("tokenizer", "characters")],
+)
 def test_the_scores_are_those_of_the_report(
-    files: list[str], tmp_path: Path, capsys: Capture
+    files: list[str], tmp_path: Path, option: str, value: Any, capsys: Capture
 ) -> None:
-    assert main(["score", *files, "--json", str(tmp_path / "report.json")]) == 0
-    report = Report.of(CAPTIONS, REFERENCES)
+    some = dict([*GOOD.items()][:2])  # the other image has no result
+    report = Report.of(some, REFERENCES, **{option: value})
+    given = [f"--{option}", files[2] if option == "training" else value]
+    command = ["score", written(tmp_path / "some.json", results(some)), files[2], *given]
+    assert main([*command, "--json", str(tmp_path / "report.json")]) == 0
     assert json.loads((tmp_path / "report.json").read_text()) == report.as_json()
-    assert capsys.readouterr().out.rstrip("\n") == report.table()
-
-
-def test_scripts_without_spaces_are_scored_by_characters(tmp_path: Path, capsys: Capture) -> None:
-    found, people = results({0: "黑狗在跑"}), [{"image_id": 0, "id": 0, "caption": "黑狗在跑步"}]
-    files = [
-        written(tmp_path / "results.json", found),
-        written(tmp_path / "references.json", {"images": [{"id": 0}], "annotations": people}),
-    ]
-    assert main(["score", *files, "--tokenizer", "characters", "--json", "-"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["scores"]["BLEU-1"]["value"] == pytest.approx(math.exp(1 - 5 / 4))
-
-
-def test_images_without_a_result_are_counted_and_left_out(
-    files: list[str], capsys: Capture
-) -> None:
-    assert main(["score", *files]) == 0
-    expected = f"captioning: 1 of the 3 images in {files[1]} have no result; the scores are of the "
-    assert capsys.readouterr().err == f"{expected}other 2\n"
-
-
-def test_training_captions_are_distinguished_from_novel_ones(
-    files: list[str], capsys: Capture
-) -> None:
-    assert main(["score", *files, "--training", files[1], "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["statistics"]["share not in training"] == 0.5
+    note = f"1 of the 3 images in {files[2]} have no result; the scores are of the other 2"
+    assert capsys.readouterr() == (f"{report.table()}\n", f"captioning: {note}\n")
+    assert main([*command, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == report.as_json()
 
 
 def test_saved_document_frequencies_are_those_that_cider_goes_by(
     files: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     frequencies = str(tmp_path / "frequencies.npz")
-    assert main(["score", *files, "--save-frequencies", frequencies]) == 0
+    command = [
+        "score",
+        written(tmp_path / "one.json", results(dict([*GOOD.items()][:1]))),
+        files[2],
+    ]
+    assert main([*command, "--save-frequencies", frequencies]) == 0
+    assert "CIDEr of one image is always 0" in capsys.readouterr().err
+    assert main([*command, "--frequencies", frequencies]) == 0
+    shown = capsys.readouterr()
+    assert f"{Report.of(GOOD, REFERENCES).images['CIDEr'][0]:.4f}" in shown.out
+    assert "CIDEr of one image" not in shown.err
+
+
+def test_the_table_has_the_scores_of_both_systems(files: list[str], capsys: Capture) -> None:
+    assert main(["compare", *files, "--format", "csv"]) == 0
+    found = {row["score"]: row for row in csv.DictReader(capsys.readouterr().out.splitlines())}
+    bad, good = (Report.of(captions, REFERENCES).corpus for captions in (BAD, GOOD))
+    assert list(found) == list(bad)
+    for name, row in found.items():
+        assert float(row["A"]) == pytest.approx(bad[name])
+        assert float(row["B"]) == pytest.approx(good[name])
+        assert float(row["low"]) <= float(row["difference"]) <= float(row["high"])
+    # The fewest images that differ: two of the eight ways to swap are as extreme.
+    assert float(found["ROUGE-L"]["p randomisation"]) == pytest.approx(2 / 8, abs=0.02)
+
+
+def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsys: Capture) -> None:
+    entries = lines(GOOD).splitlines(keepends=True)
+    error = json.dumps({"image": "photos/broken.jpg", "error": "not an image"}) + "\n"
+    table = "".join(f"photos/{image}.jpg,{text},\n" for image, text in GOOD.items())
+    ids = "".join(f"{image}\t{text}\n" for image, text in GOOD.items())
+    written(tmp_path / "shards" / "captions-00000.jsonl", entries[0] + error)
+    written(tmp_path / "shards" / "captions-00001.jsonl", entries[1] + entries[2])
+    written(tmp_path / "shards" / "manifest.json", {})
+    written(tmp_path / "run" / "evaluation-test" / "captions.json", results(GOOD))
+    forms = [
+        files[1],
+        written(tmp_path / "lines.jsonl", lines(GOOD) + error),
+        written(tmp_path / "printed.json", lines(GOOD)),
+        written(tmp_path / "table.csv", f"file_name,caption,confidence\n{table}"),
+        written(tmp_path / "ids.tsv", f"image_id\tcaption\n{ids}"),
+        str(tmp_path / "shards"),
+        str(tmp_path / "run" / "evaluation-test"),
+    ]
+    printed = []
+    for form in forms:
+        assert main(["score", form, files[2]]) == 0, form
+        printed.append(capsys.readouterr().out)
+    assert set(printed) == {printed[0]}
+
+
+def test_references_are_read_in_every_format_without_photos(
+    files: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    table = "file_name,caption\n" + "".join(f"{image}.jpg,{text}\n" for image, text in ROWS)
+    blip = [{"image": f"{image}.jpg", "caption": text} for image, text in ROWS]
+    karpathy = [
+        {
+            "imgid": number,
+            "filename": f"{image}.jpg",
+            "split": "test",
+            "sentences": [{"raw": text} for text in texts],
+        }
+        for number, (image, texts) in enumerate(REFERENCES.items())
+    ]
+    entities = {f"Sentences/{i}.txt": "\n".join(texts) for i, texts in REFERENCES.items()}
+    for name, content in (entities | {"test.txt": "\n".join(REFERENCES)}).items():
+        written(tmp_path / "entities" / name, content)
+    (tmp_path / "entities/Annotations").mkdir()
+    written(tmp_path / "coco/annotations/captions_val.json", coco(REFERENCES))
+    forms = [
+        *(files[2], str(Path(files[2]).parent)),
+        written(tmp_path / "set/captions.csv", table),
+        written(tmp_path / "other.tsv", table.replace(",", "\t")),
+        written(tmp_path / "blip.json", blip),
+        written(tmp_path / "coco.json", coco(REFERENCES)),
+        written(tmp_path / "k/dataset_flickr8k.json", {"images": karpathy}),
+        *(str(tmp_path / folder) for folder in ("set", "k", "entities", "coco")),
+    ]
+    captions = written(tmp_path / "lines.jsonl", lines(GOOD))
+    printed = set()
+    for form in forms:
+        assert main(["score", captions, form]) == 0, form
+        printed.add(capsys.readouterr())
+    assert [each.err for each in printed] == [""]
+
+
+def test_a_split_s_references_count_alone(
+    files: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    wrong = {image: ["nothing of the kind"] for image in REFERENCES}
+    for split, captions in (("train", wrong), ("test", REFERENCES)):
+        written(tmp_path / "set" / "annotations" / f"captions_{split}.json", coco(captions))
+    divided = ["score", written(tmp_path / "lines.jsonl", lines(GOOD)), str(tmp_path / "set")]
+    assert "image 0 is in two splits; name one by --split" in refusal(divided, capsys)
+    assert main([*divided, "--split", "test"]) == 0
     own = capsys.readouterr().out
-    assert main(["score", *files, "--frequencies", frequencies]) == 0
-    of_three_images = capsys.readouterr().out
-    some = {image: captions for image, captions in REFERENCES.items() if image in CAPTIONS}
-    assert own != of_three_images
-    value = Report.of(CAPTIONS | {3: "a tree"}, REFERENCES).images["CIDEr"][:2].mean()
-    assert f"{value:.4f}" in of_three_images
-    assert f"{Report.of(CAPTIONS, some).corpus['CIDEr']:.4f}" in own
+    assert main(["score", *files[1:]]) == 0
+    assert capsys.readouterr().out == own
+    error = refusal(["score", *files[1:], "--split", "test"], capsys)
+    assert "Flickr8k.token.txt has no split 'test'" in error
+
+
+@pytest.mark.integration
+def test_no_torch_is_imported(files: list[str]) -> None:
+    program = (
+        "import sys; import captioning.metrics; from captioning.commands import main\n"
+        f"assert main({['score', *files[1:]]}) == main({['compare', *files]}) == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "expected"),
+    ("place", "name", "content", "expected"),
     [
-        (0, "captions", "results.json: "),
-        (0, {"annotations": []}, "results.json: line 1: {'annotations': []} has no 'image'"),
-        (0, [{"image_id": 1}], "results.json: caption 1: {'image_id': 1} has no"),
-        (0, results({1: "a", 9: "b", 8: "c"}), "2 of 3 images have no caption in"),
-        (1, {}, "references.json: unknown layout; expected "),
-        (1, {"annotations": [{"image_id": 1, "caption": 2}]}, "references.json: annotation 1: 'ca"),
+        (0, "bad.json", "captions", "bad.json: Expecting value"),
+        (
+            0,
+            "bad.json",
+            {"annotations": []},
+            "bad.json: line 1: {'annotations': []} has no 'image'",
+        ),
+        (0, "bad.json", [{"image_id": 1}], "bad.json: caption 1: {'image_id': 1} has no"),
+        (0, "bad.json", results({**BAD, 8: "b", 9: "c"}), "2 of 5 images have no caption in"),
+        (0, "bad.json", results(BAD)[1:], "bad.json: no caption of image 1000_a, which the other"),
+        (0, "bad.json", lines(BAD) + "{", "bad.json: line 4: Expecting"),
+        (0, "bad.json", lines(BAD) * 2, "has two captions; leave one"),
+        (0, "run", None, "no such file"),
+        (1, "good.json", results(GOOD)[:2], "good.json: no caption of image 1002_c, which the oth"),
+        (2, "Flickr8k.token.txt", "", "Flickr8k.token.txt: no captions; add rows"),
+        (2, "Flickr8k.token.txt", "a.jpg#0\ta\nb\n", "line 2: 1 val"),
+        (2, "references.json", {}, "references.json: unknown layout; expected "),
     ],
     ids=str,
 )
-def test_files_that_cannot_be_scored_are_one_line(
-    files: list[str], file: int, content: Any, expected: str, capsys: Capture
+def test_files_that_cannot_be_compared_are_one_line(
+    files: list[str],
+    tmp_path: Path,
+    place: int,
+    name: str,
+    content: Any,
+    expected: str,
+    capsys: Capture,
 ) -> None:
-    written(Path(files[file]), content)
-    assert expected in refusal(["score", *files], capsys)
-
-
-def test_cider_of_one_image_comes_with_a_note(files: list[str], capsys: Capture) -> None:
-    Path(files[0]).write_text(json.dumps(results({1: "a red bus"})))
-    assert main(["score", *files]) == 0
-    assert "CIDEr of one image is always 0" in capsys.readouterr().err
-    assert main(["score", *files, "--save-frequencies", f"{files[0]}.npz"]) == 0
-    capsys.readouterr()
-    assert main(["score", *files, "--frequencies", f"{files[0]}.npz"]) == 0
-    assert "CIDEr of one image" not in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_clip(tmp_path_factory.mktemp("clip") / "weights")
-
-
-@pytest.fixture(scope="module")
-def records(shapes_data: Path) -> list[Record]:
-    return Coco(shapes_data).read("test")
-
-
-@pytest.fixture
-def arguments(shapes_data: Path, records: list[Record], tmp_path: Path) -> list[str]:
-    """Results and references of `score`."""
-    results = [
-        {"image_id": record.image_id, "caption": caption}
-        for record, caption in zip(records, SAID, strict=True)
-    ]
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    references = shapes_data / "annotations/captions_test.json"
-    return ["score", str(tmp_path / "results.json"), str(references)]
-
-
-def scores_of(captions: list[str], records: list[Record], weights: Path) -> Scores:
-    photos = {record.image_id: record.image for record in records}
-    references = [record.captions for record in records]
-    return ClipScore(photos, weights)(captions, references, [*photos])
+    files[place] = str(tmp_path / name)
+    if content is not None:
+        written(tmp_path / name, content)
+    assert expected in refusal(["compare", *files], capsys)
 
 
 @pytest.mark.integration
 def test_score_finds_the_photos_by_their_names(
-    arguments: list[str], records: list[Record], weights: Path, capsys: Capture
+    shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    folder = str(records[0].image.parent)
-    options = ["--clip", "--photos", folder, "--clip-weights", str(weights), "--json", "-"]
-    assert main([*arguments, *options]) == 0
+    records, weights = Coco(shapes_data).read("test"), save_clip(tmp_path / "weights")
+    photos = {record.image_id: record.image for record in records}
+    said = dict(zip(photos, ["a red circle", "a blue square above a star"], strict=True))
+    found = written(tmp_path / "results.json", results(said))
+    options = ["--clip", "--photos", str(shapes_data / "test"), "--clip-weights", str(weights)]
+    references = str(shapes_data / "annotations/captions_test.json")
+    assert main(["score", found, references, *options, "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
-    expected = scores_of(SAID, records, weights)
+    scores = ClipScore(photos, weights)
+    expected = scores([*said.values()], [record.captions for record in records], [*photos])
     assert list(report["scores"])[-2:] == ["CLIPScore", "RefCLIPScore"]
     for name, values in expected.images.items():
         assert [image[name] for image in report["images"]] == pytest.approx(values.tolist())
