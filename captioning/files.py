@@ -82,6 +82,15 @@ def json_of(text: str | bytes) -> Any:
         raise ValueError("brackets nested too deep") from None
 
 
+def flat(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested settings, each with its dotted key."""
+    if isinstance(settings, dict) and settings:
+        for name, part in settings.items():
+            yield from flat(part, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, settings
+
+
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary path, renamed to `path` when the block ends without an error.

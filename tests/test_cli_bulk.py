@@ -59,7 +59,7 @@ def test_other_settings_are_refused_by_name(
 ) -> None:
     main(bulk(caption, tmp_path / "out"))
     wider = refusal(bulk(caption, tmp_path / "out", "--beam", "3"), capsys)
-    assert "begun with another search, width 2 and not width 3" in wider
+    assert "begun with another search.width, 2 and not 3" in wider
     (tmp_path / "out/manifest.json").unlink()
     assert "manifest.json: missing or damaged" in refusal(bulk(caption, tmp_path / "out"), capsys)
 

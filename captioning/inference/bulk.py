@@ -13,7 +13,7 @@ from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
 from captioning.errors import InputError, PhotoError, printable_json
-from captioning.files import json_of, only_writer, read_json, write_json, written_whole
+from captioning.files import flat, json_of, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
 from captioning.threads import cut
@@ -107,20 +107,14 @@ class Shards:
             return
         if not isinstance(begun, dict):
             raise InputError(f"{path}: missing or damaged; give another folder to --out")
-        for name, now in self.settings.items():
-            then = begun.get(name)
-            if then == now:
-                continue
-            if isinstance(then, dict) and isinstance(now, dict):
-                changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
-                then, now = (
-                    ", ".join(f"{key} {side.get(key)}" for key in changed) for side in (then, now)
+        then = dict(flat(begun))
+        for name, now in flat(self.settings):
+            if then.get(name) != now:
+                change = "" if name == "model" else f", {then.get(name)} and not {now}"
+                raise InputError(
+                    f"{self.folder}: begun with another {name}{change}; resume with the same "
+                    "settings, or give another folder to --out"
                 )
-            change = "" if name == "model" else f", {then} and not {now}"
-            raise InputError(
-                f"{self.folder}: begun with another {name}{change}; resume with the same settings, "
-                "or give another folder to --out"
-            )
 
     def write_manifest(self, **finished: int) -> None:
         """Write the manifest, with the final counts once no captions are missing."""

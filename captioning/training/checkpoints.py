@@ -1,7 +1,7 @@
 """A training's checkpoints: when they are written, and how a training resumes from one."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from captioning.captioner.checkpoint import fitted_tensors
 from captioning.errors import InputError, shown
-from captioning.files import written_whole
+from captioning.files import flat, written_whole
 from captioning.training.callbacks import StopEarly, is_at_zero
 
 BEST, LAST, CONFIG = "best.ckpt", "last.ckpt", "config.yaml"
@@ -160,9 +160,9 @@ def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
     Raises:
         InputError: a setting has changed that would have no effect.
     """
-    before = dict(_flat(yaml.safe_load(config.read_text(encoding="utf-8"))))
+    before = dict(flat(yaml.safe_load(config.read_text(encoding="utf-8"))))
     lines = []
-    for key, now in _flat(settings):
+    for key, now in flat(settings):
         was = before.get(key, now)
         if was == now or key in ("trainer.default_root_dir", "trainer.max_epochs"):
             continue  # a training may be moved, or go on for longer
@@ -173,12 +173,3 @@ def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
             )
         lines.append(f"resumed with another {key}: {shown(was)} before, {shown(now)} now")
     return lines
-
-
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a configuration, each with its dotted key."""
-    if isinstance(value, Mapping) and value:
-        for name, part in value.items():
-            yield from _flat(part, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, value
