@@ -20,12 +20,9 @@ from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.mentions import (
     ATTENDED,
     CENTRED,
-    DROPS,
     FAITHFULNESS,
     KINDS,
-    MEASURES,
     SIGMA,
-    SOURCES,
     GroundedMention,
     named,
 )
@@ -165,7 +162,11 @@ class GroundingReport:
                 **_estimates_json(self.hallucination),
                 "words": dict(absent.most_common()),
             },
-            "mentions": [_mention_json(each) for each in self.mentions],
+            "mentions": [
+                {"image_id": each.image_id, **each.mention._asdict(), "caption": each.caption}
+                | each.values
+                for each in self.mentions
+            ],
         }
 
 
@@ -278,21 +279,3 @@ def _estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
         name: {key: value for key, value in each._asdict().items() if not math.isnan(value)}
         for name, each in scores.items()
     }
-
-
-def _mention_json(each: GroundedMention) -> dict[str, Any]:
-    values, (word, category, start, _) = each.values, each.mention
-    found: dict[str, Any] = {"image_id": each.image_id, "word": word, "category": category}
-    found |= {"caption": each.caption, "start": start}
-    for source in SOURCES:
-        names = {measure: named(measure, source) for measure in MEASURES}
-        found[source] = {key: values[name] for key, name in names.items() if name in values}
-    if ATTENDED in values:
-        keys = ("probability", "attended", "random", "centred")
-        found["falls"] = {key: values[name] for key, name in zip(keys, DROPS, strict=True)}
-    if "overall" in values:
-        found["areas"] = {
-            source: {key: values[named(key, source)] for key in ("deletion", "insertion")}
-            for source in ("model", "Gaussian", "random")
-        }
-    return found

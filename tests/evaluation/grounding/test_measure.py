@@ -85,8 +85,8 @@ def test_batches_give_the_same_as_images_one_by_one(
     captions[records[0].image_id] = "square a circle a circle"
     reports = [report_of(captioner, records, captions, batch_size=size) for size in (1, 6)]
     alone, together = (report.as_json() for report in reports)
-    assert [entry["word"] for entry in alone["mentions"]] == [
-        entry["word"] for entry in together["mentions"]
+    assert [entry["name"] for entry in alone["mentions"]] == [
+        entry["name"] for entry in together["mentions"]
     ]
     one, other = (report.summary for report in reports)
     # A quotient of two falls, each of which is compared below: its error is theirs over the fall.
