@@ -19,21 +19,23 @@ details are the program's, not the paper's:
 - A chunk counts when it ends. So of equal alignments, one with an open chunk is preferred.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
-from itertools import accumulate
+import gzip
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from captioning.data.vocabulary import SPECIAL, UNK
-from captioning.metrics.meteor_paraphrases import Paraphrases, Phrase
-from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem, text_of_words
+from captioning.errors import reading
+from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem
 from captioning.metrics.scores import SummedScores, check_pairs
 from captioning.metrics.spice import packaged_file
+from captioning.progress_bar import stage
 
 NAME = "METEOR"
 
@@ -51,9 +53,10 @@ WORDS, CHUNK = 1 << 60, 1 << 40
 CLOSED = -1
 """Stands for the caption's next word if no chunk is open."""
 
+LONGEST = 7
+"""The most words of a phrase in the table of paraphrases."""
+
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-COUNTS = 23
-"""The length of what `match_counts` returns."""
 
 
 class Match(NamedTuple):
@@ -66,13 +69,19 @@ class Match(NamedTuple):
     caption_length: int
 
 
+Phrase: TypeAlias = tuple[int, int, str]
+"""Successive words of a sentence: the first, their number, and their text."""
+
+Table: TypeAlias = dict[str, dict[str, int]]
+"""The paraphrases of each phrase, with their ranks in METEOR's file."""
+
+
 class Sentence(NamedTuple):
     """A caption or reference as METEOR compares it."""
 
     words: list[str]
     functions: list[bool]  # for each word, whether it is a function word
-    phrases: list[Phrase]  # of the paraphrase table and their prefixes, by first word and length
-    nodes: frozenset[int]  # of these phrases in the table
+    phrases: list[Phrase]  # of the table, by first word and length
 
 
 class Meteor:
@@ -84,9 +93,8 @@ class Meteor:
 
     def __init__(self) -> None:
         self._forms = WordForms(packaged_file(NAME, "meteor/meteor-1.5.jar"))
-        self._table = _table(packaged_file(NAME, "meteor/data/paraphrase-en.gz"))
-        self._paraphrases = cache(self._table.of_phrase)
-        self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
+        self._paraphrases = packaged_file(NAME, "meteor/data/paraphrase-en.gz")
+        self._modules = cache(self._modules_of)
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
@@ -94,61 +102,49 @@ class Meteor:
         """METEOR of captions' words, each with the reference that gives the largest score."""
         check_pairs(candidates, references)
         captions = [
-            text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
+            normalized(" ".join(UNKNOWN if word == SPECIAL[UNK] else word for word in words))
             for words in candidates
         ]
-        written = [list(map(text_of_words, several)) for several in references]
-        sentences = self._sentences([*captions, *(text for each in written for text in each)])
-        rows = []
-        for caption, several in zip(captions, written, strict=True):
-            found = sentences[caption]
-            for reference in map(sentences.__getitem__, several):
-                matches = self._matches(found, reference)
-                alignment = align(matches, len(reference.words), len(found.words))
-                rows.append(match_counts(found, reference, alignment))
-        statistics = np.array(rows, dtype=np.float64).reshape(-1, COUNTS)
-        scores = meteor(statistics)
-        ends = accumulate(map(len, written))
-        best = [
-            end - len(several) + int(np.argmax(scores[end - len(several) : end]))
-            for end, several in zip(ends, written, strict=True)
-        ]
-        return SummedScores.of_statistics(statistics[best], lambda rows: {NAME: meteor(rows)})
+        written = [[normalized(" ".join(words)) for words in several] for several in references]
+        sentences = chain(captions, *written)
+        texts = {text for words in sentences for _, _, text in phrases_of(words)}
+        table = paraphrases(self._paraphrases, texts)
+        statistics = []
+        for words, several in zip(captions, written, strict=True):
+            caption, rows = self._sentence(words, table), []
+            for other in several:
+                reference = self._sentence(other, table)
+                matches = self._matches(caption, reference, table)
+                rows.append(
+                    match_counts(caption, reference, align(matches, len(other), len(words)))
+                )
+            statistics.append(rows[meteor(np.array(rows, dtype=np.float64)).argmax()])
+        return SummedScores.of_statistics(
+            np.array(statistics, dtype=np.float64), lambda rows: {NAME: meteor(rows)}
+        )
 
-    def _sentences(self, texts: Sequence[str]) -> dict[str, Sentence]:
-        """The sentence of each text; one search of the table for all of them."""
-        different = {text: normalized(text) for text in texts}
-        found = self._table.occurrences([*different.values()])
-        functions = self._forms.function_words
-        return {
-            text: Sentence(
-                words,
-                [word in functions for word in words],
-                sorted(phrases),
-                frozenset(node for _, _, node in phrases),
-            )
-            for (text, words), phrases in zip(different.items(), found, strict=True)
-        }
+    def _sentence(self, words: list[str], table: Table) -> Sentence:
+        functions = [word in self._forms.function_words for word in words]
+        return Sentence(words, functions, [each for each in phrases_of(words) if each[2] in table])
 
-    def _matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
+    def _matches(self, caption: Sentence, reference: Sentence, table: Table) -> list[Match]:
         """All matches by module, in an order that decides between equally good alignments.
 
         Exact matches, stems and synonyms are in the order of the reference, then of the caption.
         Paraphrases of the reference's phrases come before those of the caption's, which repeat
         some pairs; those of one phrase are in the order of the table.
         """
-        found: tuple[list[Match], ...] = ([], [], [])
-        for start, word in enumerate(reference.words):
-            known = self._modules[word]
-            for caption_start, other in enumerate(caption.words):
-                if other not in known:
-                    known[other] = self._modules_of(word, other)
-                for module in known[other]:
-                    found[module].append(Match(module, start, 1, caption_start, 1))
-        pairs, of_caption = self._pairs(reference, caption), self._pairs(caption, reference)
-        paraphrases = [Match(PARAPHRASE, *pair, *other) for pair, other in pairs]
-        paraphrases += [Match(PARAPHRASE, *other, *pair) for pair, other in of_caption]
-        return [*found[EXACT], *found[STEM], *found[SYNONYM], *paraphrases]
+        found = sorted(
+            Match(module, start, 1, caption_start, 1)
+            for start, word in enumerate(reference.words)
+            for caption_start, other in enumerate(caption.words)
+            for module in self._modules(word, other)
+        )
+        for start, length, _, caption_start, count in pairs_of(reference, caption, table):
+            found.append(Match(PARAPHRASE, start, length, caption_start, count))
+        for caption_start, count, _, start, length in pairs_of(caption, reference, table):
+            found.append(Match(PARAPHRASE, start, length, caption_start, count))
+        return found
 
     def _modules_of(self, word: str, other: str) -> tuple[int, ...]:
         """The modules that match two words."""
@@ -157,28 +153,47 @@ class Meteor:
         has_synset = not self._forms.synsets(word).isdisjoint(self._forms.synsets(other))
         return (STEM,) * (stem(word) == stem(other)) + (SYNONYM,) * has_synset
 
-    def _pairs(
-        self, sentence: Sentence, other: Sentence
-    ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Start and length of a sentence's phrases, and of their paraphrases in another one."""
-        for start, length, node in sentence.phrases:
-            known = self._paraphrases(node)
-            for paraphrase in sorted(known.keys() & other.nodes, key=known.__getitem__):
-                for other_start, other_length, other_node in other.phrases:
-                    if other_node == paraphrase:
-                        yield (start, length), (other_start, other_length)
+
+def phrases_of(words: list[str]) -> Iterator[Phrase]:
+    """The phrases of a sentence that a table may have, by first word and length."""
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + LONGEST, len(words)) + 1):
+            yield start, end - start, " ".join(words[start:end])
 
 
-_table = lru_cache(maxsize=1)(Paraphrases.load)
-"""The table of a file, read once per process."""
+@stage("reading METEOR's paraphrases")
+def paraphrases(path: Path, texts: Collection[str]) -> Table:
+    """The pairs of METEOR's file that have both phrases among `texts`.
 
-Linked: TypeAlias = tuple[Any, Match] | None
-"""A linked list of matches, the last one first."""
+    Raises:
+        InputError: the file is damaged.
+    """
+    table: Table = {}
+    with reading(path), gzip.open(path, "rt", encoding="utf-8") as file:
+        # Three lines are a probability and two phrases.
+        lines = {f"{text}\n" for text in texts}
+        for _, line, other in zip(file, file, file, strict=True):
+            if line in lines and other in lines:
+                ranks = table.setdefault(line[:-1], {})
+                ranks[other[:-1]] = len(ranks)
+                table.setdefault(other[:-1], {})
+    return table
 
-Partial: TypeAlias = tuple[int, int, int, int, Linked]
+
+def pairs_of(
+    sentence: Sentence, other: Sentence, table: Table
+) -> list[tuple[int, int, int, int, int]]:
+    """Start and length of each phrase, the rank of a paraphrase, and its place in another one."""
+    return sorted(
+        (start, length, table[text][paraphrase], other_start, other_length)
+        for start, length, text in sentence.phrases
+        for other_start, other_length, paraphrase in other.phrases
+        if paraphrase in table[text]
+    )
+
+
+Partial: TypeAlias = tuple[int, int, int, int, tuple[Match, ...]]
 """Cost, used words of the caption (bits), next word of reference and caption, and the matches."""
-
-cost_of = itemgetter(0)
 
 
 def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
@@ -194,18 +209,13 @@ def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
             uses[word] += 1
         for word in range(match.caption_start, match.caption_start + match.caption_length):
             caption_uses[word] += 1
-    partial: list[Partial] = [(0, 0, 0, CLOSED, None)]
+    partial: list[Partial] = [(0, 0, 0, CLOSED, ())]
     for word, options in enumerate(starting):
         fixed = len(options) == 1 and uses[word] == caption_uses[options[0].caption_start] == 1
         fixed = fixed and options[0].length == options[0].caption_length == 1
         # Sorting is stable: paths of equal cost keep their order from word to word.
-        partial = _extended(sorted(partial, key=cost_of)[:BEAM], word, options, fixed)
-    found: list[Match] = []
-    linked = min(sorted(partial, key=cost_of)[:BEAM], key=_closed_cost)[4]
-    while linked is not None:
-        linked, match = linked
-        found.append(match)
-    return found[::-1]
+        partial = sorted(_extended(partial, word, options, fixed), key=itemgetter(0))[:BEAM]
+    return [*min(partial, key=lambda path: path[0] + CHUNK * (path[3] != CLOSED))[4]]
 
 
 def _extended(
@@ -221,24 +231,20 @@ def _extended(
         choices.append((match, bits, covered * WORDS, end, caption_end))
     found: list[Partial] = []
     for path in partial:
-        cost, used, following, caption_following, linked = path
+        cost, used, following, caption_following, before = path
         if following > word:
             found.append(path)
             continue
-        closing = _closed_cost(path) - cost
+        closing = CHUNK * (caption_following != CLOSED)
         for match, bits, gain, end, caption_end in choices:
             if not used & bits:
                 chunk = 0 if caption_following == match.caption_start else closing
-                found.append((cost + chunk - gain, used | bits, end, caption_end, (linked, match)))
+                matches = (*before, match)
+                found.append((cost + chunk - gain, used | bits, end, caption_end, matches))
                 cost += abs(word - match.caption_start)
         if not fixed:
-            found.append((cost + closing, used, following, CLOSED, linked))
+            found.append((cost + closing, used, following, CLOSED, before))
     return found
-
-
-def _closed_cost(path: Partial) -> int:
-    """The cost, including the open chunk."""
-    return path[0] + (0 if path[3] == CLOSED else CHUNK)
 
 
 def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match]) -> list[int]:
@@ -267,7 +273,7 @@ def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match])
 
 
 def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
-    """METEOR, (rows,), from the counts of captions or their sums over a corpus, (rows, COUNTS).
+    """METEOR, (rows,), from the counts of captions or their sums over a corpus, (rows, 23).
 
     Denkowski and Lavie 2014, section 2, with the parameters of METEOR 1.5 for English, which weigh
     content words more than function words.

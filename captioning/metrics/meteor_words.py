@@ -8,10 +8,8 @@ derived from its output for each character of the basic multilingual plane and f
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from captioning.errors import reading
 
@@ -57,13 +55,9 @@ HAS_LETTER = re.compile(f"[{LETTER}]")
 ABBREVIATIONS = frozenset({"v", "vs", "i.e", "rev", "e.g"})
 
 
-def text_of_words(words: Iterable[str]) -> str:
-    """The words of a caption as one line of text."""
-    return " ".join(" ".join(words).replace(BAR, " ").split())
-
-
 def normalized(text: str) -> list[str]:
     """The words of a text in lower case."""
+    text = " ".join(text.replace(BAR, " ").split())
     if PLAIN.fullmatch(text):
         return text.split()
     text = f" {text} "
@@ -142,17 +136,12 @@ def stem(word: str) -> str:
     NLTK's stemmer keeps an e that one step adds (realization, realize) and a later step should
     delete; this deletes it, if it is in the region R2.
     """
-    found = _stemmer().stem(word)
+    from nltk.stem.snowball import EnglishStemmer  # takes half a second
+
+    found = EnglishStemmer().stem(word)
     if not found.endswith("e") or word.startswith(found):
         return found
     marked = re.sub("(^|[aeiouy])y", r"\1Y", word)
     first = FIRST_REGION.match(marked) or VOWEL_THEN_NOT.search(marked)
     second = first and VOWEL_THEN_NOT.search(marked, first.end())
     return found[:-1] if second and second.end() < len(found) else found
-
-
-@cache
-def _stemmer() -> Any:  # NLTK ships no types
-    from nltk.stem.snowball import EnglishStemmer  # takes half a second
-
-    return EnglishStemmer()
