@@ -21,7 +21,7 @@ PIXELS = 256  # side of a scene's picture
 SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
 MOST = 10**6  # scenes
 SCENE_BUTTON = (
-    '<button id="scene" type="button">Draw a new scene</button> '
+    '<button id="scene" class="primary" type="button">Draw a new scene</button> '
     "<span>This model knows circles, squares, triangles, stars and crosses, and no photos.</span>"
 )
 TABS = (

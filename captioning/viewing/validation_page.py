@@ -173,7 +173,7 @@ def _section(number: int, image: TrackedImage) -> str:
         for past in reversed(image.history)
     ]
     return (
-        f'<section class="example" id="image-{number}"><h2>{html_text(image.name)}</h2>'
+        f'<section class="card example" id="image-{number}"><h2>{html_text(image.name)}</h2>'
         f'<div class="view"><noscript><p>{html_text(image.caption["caption"])}</p></noscript></div>'
         f'<script type="application/json">{script_json(view)}</script>'
         f'<div class="texts"><div><h3>What people wrote</h3><ul>{references}</ul></div>'

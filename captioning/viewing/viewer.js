@@ -256,7 +256,7 @@ const attentionView = (() => {
       this.copier = make("button", { type: "button", class: "copy" }, "Copy");
       this.sure = make("button", { type: "button", class: "sure" });
       this.details = make("div", { class: "details", "aria-live": "polite" });
-      this.player = make("button", { type: "button", class: "play" });
+      this.player = make("button", { type: "button", class: "primary play" });
       this.strength = make("input", { type: "range", min: 0, max: 100, value: 80 });
       const modes = [["heat", "Heat map"], ["spotlight", "Spotlight"]].map(([mode, name]) => {
         const radio = make("input", { type: "radio", name: `${this.group}-mode`, value: mode });
@@ -298,7 +298,7 @@ const attentionView = (() => {
       const { maps } = this.data.captions[0];
       if (maps.length < 2 || this.isFixed) return [];
       const chooser = (label, value, first, changed) => {
-        const select = make("select", {}, ...first, ...mapChoices(maps));
+        const select = make("select", { class: "field" }, ...first, ...mapChoices(maps));
         select.value = value;
         select.addEventListener("change", () => {
           changed(Number(select.value));
@@ -573,5 +573,5 @@ const attentionView = (() => {
   for (const script of document.querySelectorAll("script[data-attention-view]")) {
     mount(script.parentElement, JSON.parse(script.textContent), { keys: document });
   }
-  return { mount, nameOf, sentenceOf, spacesOf };
+  return { make, mount, nameOf, sentenceOf, spacesOf };
 })();

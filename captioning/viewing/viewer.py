@@ -117,7 +117,8 @@ def index_html(
     """
     title = title or f"Captions of {len(cards):,} photo{'s' * (len(cards) != 1)}"
     options = "".join(f'<option value="{key}">{order}' for key, order in orders.items())
-    sorting = f'<label>Sort by <select>{options}<option value="name">name</select></label>'
+    options += '<option value="name">name'
+    sorting = f'<label>Sort by <select class="field">{options}</select></label>'
     items = ""
     for card in cards:
         link = f' href="{quote(card.page, errors="surrogateescape")}"' if card.page else ""
@@ -125,7 +126,7 @@ def index_html(
         small = "".join(f'<small dir="auto">{html_text(line)}</small>' for line in card.notes)
         items += (
             f'<li data-name="{html_text(card.name)}"{value}>'
-            f'<a{link}><img src="{card.thumbnail}" alt="" loading="lazy">'
+            f'<a class="card"{link}><img src="{card.thumbnail}" alt="" loading="lazy">'
             f'<strong dir="auto">{html_text(card.sentence or "No words.")}</strong>{small}'
             "</a></li>\n"
         )

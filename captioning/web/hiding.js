@@ -85,26 +85,17 @@ const hiding = (() => {
 
   /* For the words of two captions, whether each is in their longest common subsequence. */
   const common = (one, other) => {
-    const lengths = Array.from({ length: one.length + 1 }, () => Array(other.length + 1).fill(0));
+    let below = Array(other.length + 1).fill([]); // pairs of places in what follows both
     for (let i = one.length - 1; i >= 0; i -= 1) {
+      const row = Array(other.length + 1).fill([]);
       for (let j = other.length - 1; j >= 0; j -= 1) {
-        lengths[i][j] = one[i] === other[j] ? lengths[i + 1][j + 1] + 1
-          : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+        if (one[i] === other[j]) row[j] = [[i, j], ...below[j + 1]];
+        else row[j] = below[j].length >= row[j + 1].length ? below[j] : row[j + 1];
       }
+      below = row;
     }
-    const kept = [one.map(() => false), other.map(() => false)];
-    for (let i = 0, j = 0; i < one.length && j < other.length;) {
-      if (one[i] === other[j]) {
-        kept[0][i] = kept[1][j] = true;
-        i += 1;
-        j += 1;
-      } else if (lengths[i + 1][j] >= lengths[i][j + 1]) {
-        i += 1;
-      } else {
-        j += 1;
-      }
-    }
-    return kept;
+    return [one, other].map((words, side) =>
+      words.map((_, place) => below[0].some((pair) => pair[side] === place)));
   };
 
   return { without, dragged, peakOf, common };

@@ -3,19 +3,15 @@
 (() => {
   "use strict";
 
-  const [own, form] = document.forms; // a caption to read, and the settings
-  const picker = document.getElementById("photo");
-  const status = document.getElementById("status");
-  const error = document.getElementById("error");
-  const list = document.getElementById("photos");
-  const view = document.getElementById("view");
+  const { make, nameOf, sentenceOf, spacesOf } = attentionView;
   const { body } = document;
+  const [own, form] = document.forms; // a caption to read, and the settings
   const { beam, captions, map, compare } = form.elements;
-  const largest = Number(picker.dataset.largest);
-
-  const [root, before, peak, none] = ["hiding", "before", "hide", "unhide"].map(
+  const [picker, status, error, list, view] = ["photo", "status", "error", "photos", "view"].map(
     (id) => document.getElementById(id));
-  const hidden = { root, before, peak, none }; // the controls that hide parts of a photo
+  const [hidings, before, hider, unhider] = ["hiding", "before", "hide", "unhide"].map(
+    (id) => document.getElementById(id)); // what hides parts of a photo
+  const largest = Number(picker.dataset.largest);
 
   let photos = []; // those that were chosen last
   let asked = 0; // counts what was chosen
@@ -25,7 +21,7 @@
 
   for (const { options } of [map, compare]) {
     for (const option of options) {
-      if (option.value) option.textContent = attentionView.nameOf({ map: option.value });
+      if (option.value) option.textContent = nameOf({ map: option.value });
     }
   }
 
@@ -33,7 +29,7 @@
 
   const fail = (sentence) => {
     view.replaceChildren();
-    hidden.root.hidden = true;
+    hidings.hidden = true;
     status.textContent = "";
     error.textContent = sentence;
   };
@@ -57,12 +53,12 @@
   /* Show a photo and its captions; `parts` of it are hidden, and `whole` is what was shown before
      they were. */
   const show = (photo, data, parts = [], whole = data) => {
-    const before = shown;
+    const last = shown;
     const isFixed = map.options.length > 0; // the form has them already
     shown = { photo, parts, whole, view: attentionView.mount(view, data, { isFixed, say }) };
-    const isSame = before?.photo === photo &&
-      before.view.caption.caption === shown.view.caption.caption;
-    if (isSame) shown.view.pin(before.view.pinned); // with another map, say
+    const isSame = last?.photo === photo &&
+      last.view.caption.caption === shown.view.caption.caption;
+    if (isSame) shown.view.pin(last.view.pinned); // with another map, say
     status.textContent = photo.name;
     for (const card of list.querySelectorAll("button")) {
       card.setAttribute("aria-pressed", String(card.photo === photo));
@@ -76,22 +72,19 @@
     const was = whole.captions[0];
     const texts = [was, now.caption].map(({ words }) => words.map(({ word }) => word));
     const [kept, left] = hiding.common(...texts);
-    const spaces = attentionView.spacesOf(was);
-    const words = was.words.flatMap(({ word }, i) => {
-      const text = document.createElement(kept[i] ? "span" : "del");
-      text.textContent = word;
-      return [spaces[i], text];
-    });
+    const spaces = spacesOf(was);
+    const words = was.words.flatMap(({ word }, i) =>
+      [spaces[i], make(kept[i] ? "span" : "del", {}, word)]);
     const isSame = [...kept, ...left].every(Boolean);
     const told = isSame ? ["It says the same without."] : ["Before: ", ...words];
-    hidden.before.replaceChildren(...(parts.length ? told : []));
+    before.replaceChildren(...(parts.length ? told : []));
     now.words.forEach((word, i) => word.classList.toggle("new", parts.length > 0 && !left[i]));
-    hidden.root.hidden = false;
-    const watch = () => { hidden.peak.disabled = now.root.dataset.word === ""; };
+    hidings.hidden = false;
+    const watch = () => { hider.disabled = now.root.dataset.word === ""; };
     new MutationObserver(watch).observe(now.root, { attributeFilter: ["data-word"] });
     watch();
-    if (document.activeElement === hidden.none && !parts.length) now.words[0]?.focus();
-    hidden.none.hidden = !parts.length;
+    if (document.activeElement === unhider && !parts.length) now.words[0]?.focus();
+    unhider.hidden = !parts.length;
     hiding.dragged(now.panes[0].stage, (part) => hide(photo, [...parts, part]));
   };
 
@@ -138,32 +131,23 @@
     if (caption) now.add(caption);
   });
 
-  hidden.peak.addEventListener("click", () => {
+  hider.addEventListener("click", () => {
     const { photo, parts, view: now } = shown;
     hide(photo, [...parts, hiding.peakOf(now, Number(now.root.dataset.word))]);
   });
-  hidden.none.addEventListener("click", () => hide(shown.photo, []));
+  unhider.addEventListener("click", () => hide(shown.photo, []));
 
   /* One of several photos with its caption; a click shows it in the view. */
   const card = (photo, data) => {
-    const button = document.createElement("button");
-    const picture = document.createElement("img");
-    const text = document.createElement("span");
-    button.type = "button";
+    const button = make("button", { type: "button", "aria-pressed": "false" },
+      make("img", { src: data.photo, alt: photo.name }),
+      make("span", { dir: "auto" }, sentenceOf(data.captions[0])));
     button.photo = photo;
-    button.setAttribute("aria-pressed", "false");
-    picture.src = data.photo;
-    picture.alt = photo.name;
-    text.dir = "auto";
-    text.textContent = attentionView.sentenceOf(data.captions[0]);
-    button.append(picture, text);
     button.addEventListener("click", () => {
       wanted = [];
       show(photo, data);
     });
-    const item = document.createElement("li");
-    item.append(button);
-    return item;
+    return make("li", {}, button);
   };
 
   const caption = async () => {
@@ -212,20 +196,17 @@
   /* A picture of the page's own is captioned like any photo, unless one was chosen meanwhile. */
   const fetched = async (address, name) => {
     const mine = (asked += 1);
-    let [picture, problem] = [null, null];
     try {
       const answer = await fetch(address);
       if (!answer.ok) throw new Error(`${name}: the server failed with status ${answer.status}.`);
-      picture = await answer.blob();
-    } catch (failure) {
-      problem = failure.message;
+      const picture = await answer.blob();
+      if (asked === mine) take([new File([picture], name, { type: picture.type })]);
+    } catch (problem) {
+      if (asked === mine) fail(problem.message);
     }
-    if (asked !== mine) return;
-    if (picture) take([new File([picture], name, { type: picture.type })]);
-    else fail(problem);
   };
-  const [example, ...others] = document.querySelectorAll("[data-photo], #scene");
-  for (const button of example ? [example, ...others] : []) {
+  const examples = document.querySelectorAll("[data-photo], #scene");
+  for (const button of examples) {
     button.addEventListener("click", () => {
       const number = Math.floor(Math.random() * 1e6);
       const { photo } = button.dataset;
@@ -233,7 +214,7 @@
     });
   }
   if (captionSource.problem) fail(captionSource.problem);
-  else example?.click();
+  else examples[0]?.click();
 
   picker.addEventListener("change", () => {
     take([...picker.files]);

@@ -8,24 +8,16 @@ const captionSource = {
      given text; errors are sentences for whoever sees the page. */
   async caption(photo, settings, signal, tell, { begin, text }) {
     const { kind, beam, temperature, captions, map, compare } = settings;
+    const fields = { view: true, map: map.value };
+    if (compare.value) fields.compare = compare.value;
+    const [width, most] = [beam.value, captions.value];
+    if (text) Object.assign(fields, { text });
+    else if (begin) Object.assign(fields, { begin, beam: width });
+    else if (kind.value === "beam") Object.assign(fields, { captions: most, beam: width });
+    else Object.assign(fields, { captions: most, sample: true, temperature: temperature.value });
     const sent = new FormData();
     sent.append("photo", photo, photo.name);
-    if (text) {
-      sent.append("text", text);
-    } else if (begin) {
-      sent.append("begin", begin);
-      sent.append("beam", beam.value);
-    } else if (kind.value === "beam") {
-      sent.append("captions", captions.value);
-      sent.append("beam", beam.value);
-    } else {
-      sent.append("captions", captions.value);
-      sent.append("sample", "true");
-      sent.append("temperature", temperature.value);
-    }
-    sent.append("view", "true");
-    sent.append("map", map.value);
-    if (compare.value) sent.append("compare", compare.value);
+    for (const [name, value] of Object.entries(fields)) sent.append(name, value);
     let answer;
     try {
       answer = await fetch("caption", { method: "POST", body: sent, signal });

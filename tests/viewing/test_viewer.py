@@ -113,8 +113,8 @@ def test_the_index_links_to_pages_and_shows_sentences() -> None:
     assert 'A dog.</strong><small dir="auto">a b &#183; 71% sure</small>' in page
     assert "No words.</strong>" in page
     assert [tag for tag, _ in tags(page)].count("img") == 2
-    assert "<select>" in page
-    assert "<select>" not in viewer.index_html([cards[0]._replace(value=None)])
+    assert "<select" in page
+    assert "<select" not in viewer.index_html([cards[0]._replace(value=None)])
 
 
 def test_a_notebook_shows_a_caption_in_a_sandbox(tmp_path: Path) -> None:
