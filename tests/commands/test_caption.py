@@ -1,150 +1,152 @@
-"""`captioning caption`: lines, JSON, pictures and pages of photos."""
+"""`captioning caption`: lines, JSON, texts, tables, pictures and pages of photos."""
 
+import csv
 import json
+import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
-from captioning.captioner import load
+from captioning.captioner import Caption, load
 from captioning.commands import main
+from captioning.commands.caption_photos import text_names
+from captioning.data.readers import CaptionTable
+from captioning.errors import UNPRINTABLE
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
 
+LONG = "n" * 251 + ".jpg"
+
+# Names of photos that move cursors, that turn writing, or that leave no room for a suffix.
+NAMES = [b"caf\xe9.jpg", b"a\nb.jpg", b"c\x1b[31m.jpg", "d\u202e.jpg".encode(), b"e\t.jpg"]
+NAMES += [LONG.encode()]
+
+SHOWN = [r"a\nb.jpg", r"c\x1b[31m.jpg", r"caf\udce9.jpg", r"d\u202e.jpg", r"e\t.jpg", LONG]
+
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder of three photos, one in a folder of its own and of another's name."""
-    draw_photos(tmp_path / "photos", "a.jpg", "b.png", "more/a.jpg")
+    """A folder of three photos, of which two share a name and one has that of an index of pages."""
+    draw_photos(tmp_path / "photos", "a.jpg", "index.png", "more/a.jpg")
     return tmp_path / "photos"
 
 
 @pytest.fixture
-def photo(tmp_path: Path) -> Path:
-    Image.effect_noise((300, 300), 50).save(tmp_path / "photo.jpg")
-    return tmp_path / "photo.jpg"
+def model(checkpoint: Path) -> list[str]:
+    return ["--model", str(checkpoint), "--device", "cpu"]
 
 
-def output(capsys: Capture) -> tuple[list[str], list[str]]:
-    out, err = capsys.readouterr()
-    return out.splitlines(), err.splitlines()
+@pytest.fixture
+def caption(model: list[str], photos: Path) -> list[str]:
+    return ["caption", str(photos), *model]
+
+
+@pytest.fixture
+def expected(checkpoint: Path, photos: Path) -> dict[Path, Caption]:
+    """The caption of each photo."""
+    paths = [photos / name for name in ("a.jpg", "index.png", "more/a.jpg")]
+    return dict(zip(paths, load(checkpoint)(paths), strict=True))
+
+
+def shown_on(page: Path) -> dict[str, Any]:
+    [data] = re.findall(r"data-attention-view>(.*?)</script>", page.read_text())
+    return json.loads(data)
 
 
 def test_each_photo_gives_one_line_of_path_and_caption(
-    checkpoint: Path, photos: Path, capsys: Capture
+    model: list[str], expected: dict[Path, Caption], capsys: Capture
 ) -> None:
-    paths = [photos / "b.png", photos / "a.jpg"]
-    assert main(["caption", *map(str, paths), "--model", str(checkpoint), "--device", "cpu"]) == 0
-    captions = load(checkpoint)(paths)
-    lines, errors = output(capsys)
-    assert lines == [f"{path}\t{c.text}" for path, c in zip(paths, captions, strict=True)]
-    assert not errors
+    paths = [*expected][1::-1]
+    assert main(["caption", *map(str, paths), *model, "--max-megapixels", "0.0024"]) == 0
+    lines = "".join(f"{path}\t{expected[path].text}\n" for path in paths)
+    assert capsys.readouterr() == (lines, "")
 
 
-def test_json_lines_hold_words_probabilities_and_score(
-    checkpoint: Path, photos: Path, capsys: Capture
-) -> None:
-    main(["caption", str(photos), "--model", str(checkpoint), "--json"])
-    lines, _ = output(capsys)
-    for line in map(json.loads, lines):
+def test_json_lines_hold_words_probabilities_and_score(caption: list[str], capsys: Capture) -> None:
+    assert main([*caption, "--json"]) == 0
+    for line in map(json.loads, capsys.readouterr().out.splitlines()):
         assert set(line) == {"image", "caption", "score", "words"}
         assert line["caption"] == " ".join(entry["word"] for entry in line["words"])
         assert all(0 < entry["probability"] <= 1 for entry in line["words"])
         assert line["score"] < 0
 
 
-def test_a_given_caption_is_read_instead_of_written(
-    checkpoint: Path, photos: Path, capsys: Capture
-) -> None:
-    options = ["caption", str(photos), "--model", str(checkpoint)]
-    assert main([*options, "--json", "--text", "A red circle."]) == 0
-    lines, _ = output(capsys)
-    for line in map(json.loads, lines):
+def test_a_given_caption_is_read_instead_of_written(caption: list[str], capsys: Capture) -> None:
+    assert main([*caption, "--json", "--text", "A red circle."]) == 0
+    for line in map(json.loads, capsys.readouterr().out.splitlines()):
         assert line["caption"] == "a red circle"
         assert all(len(entry["runners_up"]) == 3 for entry in line["words"])
-    assert main([*options, "--text", "A red circle."]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        assert re.fullmatch(r"[^\t]+\ta 0\.\d\d red 0\.\d\d circle 0\.\d\d", line)
-    assert main([*options, "--text", "a zebra"]) == 1
-    assert "'a zebra': the model does not know 'zebra'" in capsys.readouterr().err
+    assert main([*caption, "--text", "A red circle."]) == 0
+    for text in capsys.readouterr().out.splitlines():
+        assert re.fullmatch(r"[^\t]+\ta 0\.\d\d red 0\.\d\d circle 0\.\d\d", text)
 
 
-def test_another_map_is_drawn_and_a_page_compares_several(
-    checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
+def test_pages_show_all_captions_their_maps_and_alternatives(
+    caption: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    command = ["caption", str(photos), "--model", str(checkpoint)]
-    for name in ("attention", "occlusion"):
-        assert main([*command, "--overlay", str(tmp_path / name), "--map", name]) == 0
-    drawn = [(tmp_path / name / "a.png").read_bytes() for name in ("attention", "occlusion")]
-    assert drawn[0] != drawn[1]
-    both = ["--map", "grad-cam", "--map", "attention"]
-    assert main([*command, "--html", str(tmp_path / "pages"), *both]) == 0
-    page = (tmp_path / "pages" / "a.html").read_text()
-    [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
-    for caption in json.loads(shown)["captions"]:
-        assert [each["map"] for each in caption["maps"]] == both[1::2]
-
-
-def test_pages_show_all_captions_and_alternatives_to_each_word(
-    checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    folder = tmp_path / "pages"
-    command = ["caption", str(photos), "--model", str(checkpoint), "--beam", "2", "--json"]
-    assert main([*command, "--html", str(folder)]) == 0
-    lines = [json.loads(line) for line in output(capsys)[0]]
-    names = ["a.html", "b.html", "a-2.html"]
-    assert {path.name for path in folder.iterdir()} == {*names, "index.html"}
+    pages, names = tmp_path / "pages", ["a.html", "index-2.html", "a-2.html"]
+    maps = ["--map", "grad-cam", "--map", "attention"]
+    assert main([*caption, "--beam", "2", "--json", "--html", str(pages), *maps]) == 0
+    assert {path.name for path in pages.iterdir()} == {*names, "index.html"}
+    index = (pages / "index.html").read_text()
+    assert re.findall(r'<a href="(.*?)"><img src="data:image/jpeg;base64,', index) == names
+    assert not re.search(r"<script[^>]|https?:|@import|url\(", index)
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
     for line, name in zip(lines, names, strict=True):
-        page = (folder / name).read_text()
-        [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
-        shown = json.loads(shown)
+        shown = shown_on(pages / name)
         assert shown["title"] == Path(line["image"]).name
-        best, _ = shown["captions"]
+        best, other = shown["captions"]
         assert best["caption"] == line["caption"]
+        assert line["caption"][1:] in index
         assert all(len(word["runners_up"]) == 3 for word in best["words"])
+        for each in (best, other):
+            assert [found["map"] for found in each["maps"]] == maps[1::2]
 
 
-def test_an_overlay_never_replaces_a_photo(checkpoint: Path, photos: Path, capsys: Capture) -> None:
-    before = (photos / "b.png").read_bytes()
-    folder = str(photos)
-    assert main(["caption", folder, "--model", str(checkpoint), "--overlay", folder]) == 1
-    assert (photos / "b.png").read_bytes() == before
-    _, [error] = output(capsys)
-    assert "b.png" in error
-    assert "choose another folder" in error
+def test_pictures_and_animations_are_of_the_chosen_map(
+    model: list[str], expected: dict[Path, Caption], tmp_path: Path
+) -> None:
+    photo, *_ = expected
+    for name in ("attention", "occlusion"):
+        folder = str(tmp_path / name)
+        drawn = ["--overlay", folder, "--gif", folder, "--map", name]
+        assert main(["caption", str(photo), *model, *drawn]) == 0
+    for file in ("a.png", "a.gif"):
+        one, other = (tmp_path / name / file for name in ("attention", "occlusion"))
+        assert one.read_bytes() != other.read_bytes()
+    with Image.open(one) as animation:
+        frames = animation.n_frames  # type: ignore[attr-defined]
+        assert (animation.format, frames) == ("GIF", len(expected[photo].words))
+
+
+def test_an_overlay_never_replaces_a_photo(
+    caption: list[str], photos: Path, capsys: Capture
+) -> None:
+    before = (photos / "index.png").read_bytes()
+    error = refusal([*caption, "--overlay", str(photos)], capsys)
+    assert (photos / "index.png").read_bytes() == before
+    assert "index.png; choose another folder" in error
 
 
 def test_a_bad_photo_is_one_line_and_the_others_are_captioned(
-    checkpoint: Path, photos: Path, capsys: Capture
+    caption: list[str], photos: Path, capsys: Capture
 ) -> None:
-    (photos / "b.png").write_text("no picture")
-    assert main(["caption", str(photos), "--model", str(checkpoint)]) == 1
-    lines, errors = output(capsys)
-    assert [Path(line.split("\t")[0]).name for line in lines] == ["a.jpg", "a.jpg"]
-    assert len(errors) == 1
-    assert "b.png: not an image" in errors[0]
-
-
-def test_an_option_says_how_many_pixels_are_read(
-    checkpoint: Path, photo: Path, capsys: Capture
-) -> None:
-    arguments = ["caption", str(photo), "--model", str(checkpoint), "--max-megapixels"]
-    assert main([*arguments, "0.09"]) == 0
-    capsys.readouterr()
-    assert main([*arguments, "0.08"]) == 1
+    (photos / "index.png").write_text("no picture")
+    assert main(caption) == 1
     shown = capsys.readouterr()
-    assert shown.err == (
-        f"captioning: {photo}: 300 x 300 pixels are more than the 0.08 million that are read here; "
-        "scale the photo down, or raise max-megapixels\n"
-    )
-    assert shown.out == ""
+    assert [Path(line.split("\t")[0]).name for line in shown.out.splitlines()] == ["a.jpg"] * 2
+    [error] = shown.err.splitlines()
+    assert "index.png: not an image" in error
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        (["--max-megapixels", "0.0023"], "60 x 40 pixels are more than the 0.0023 million that"),
         (["--greedy", "--length-penalty", "1"], "Greedy has no length penalty"),
         (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
         (["--beam", "2", "--greedy"], "give one of them"),
@@ -155,6 +157,7 @@ def test_an_option_says_how_many_pixels_are_read(
         (["--ray", "auto"], "are for bulk captioning; give --out"),
         (["--avoid", "red", "--sample"], "leave out --greedy, --sample and --diverse"),
         (["--text", "a square", "--begin", "a"], "--text reads a caption"),
+        (["--text", "a zebra"], "'a zebra': the model does not know 'zebra'"),
         (["--diverse"], "--diverse is for several captions by beam search; give --captions N"),
         (["--model", "no.ckpt"], "no.ckpt: no such model"),
     ],
@@ -166,3 +169,85 @@ def test_options_that_cannot_be_used_are_one_line(
     model = [] if "--model" in options else ["--model", str(checkpoint)]
     command = ["caption", str(photos / "a.jpg"), *model, *options]
     assert expected in refusal(command, capsys)
+
+
+def test_sentences_go_to_a_folder_with_prefix_and_suffix(
+    caption: list[str], photos: Path, tmp_path: Path, expected: dict[Path, Caption], capsys: Capture
+) -> None:
+    around = ["--sentence", "--prefix", "photo of ", "--suffix", " 35 mm"]
+    assert main([*caption, "--json", "--txt-dir", str(tmp_path / "texts"), *around]) == 0
+    sentence = f"photo of {expected[photos / 'a.jpg'].sentence} 35 mm"
+    assert (tmp_path / "texts/a.txt").read_text() == f"{sentence}\n"
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["caption"] == sentence
+    assert not [*photos.rglob("*.txt")]
+
+
+def test_words_of_the_user_are_not_replaced_unless_asked_for(
+    model: list[str], expected: dict[Path, Caption], capsys: Capture
+) -> None:
+    (photo, before), (other, found), _ = expected.items()
+    text, command = photo.with_suffix(".txt"), ["caption", str(photo), str(other), *model, "--txt"]
+    text.write_text("mine")
+    assert "a.txt: exists; give --skip-existing" in refusal(command, capsys)
+    for printed in (f"{other}\t{found.text}\n", ""):
+        assert main([*command, "--skip-existing"]) == 0
+        assert capsys.readouterr().out == printed
+        assert text.read_text() == "mine"
+    assert main([*command, "--overwrite"]) == 0
+    assert text.read_text() == f"{before.text}\n"
+
+
+def test_photos_of_one_name_have_a_text_file_each() -> None:
+    photos = [Path("p/a.heic"), Path("p/a.jpg"), Path("q/a.jpg"), Path("p/a.heic")]
+    names = text_names(photos)
+    assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.jpg.txt", "q/a.txt"}
+
+
+def test_a_training_reads_the_table_whoever_reads_what_is_printed(
+    caption: list[str],
+    tmp_path: Path,
+    expected: dict[Path, Caption],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as after head -1
+    with os.fdopen(writing, "w", buffering=1) as closed:
+        monkeypatch.setattr("sys.stdout", closed)
+        assert main([*caption, "--csv", str(tmp_path / "captions.csv")]) == 0
+    with (tmp_path / "captions.csv").open(newline="") as file:
+        rows = [(Path(row["file_name"]), row["caption"]) for row in csv.DictReader(file)]
+    assert rows == [(path, found.text) for path, found in expected.items()]
+    reader = CaptionTable(tmp_path, images=tmp_path, val_fraction=0.0)
+    records = reader.read("train")
+    assert [(record.image, record.captions) for record in records] == [
+        (path, (text,)) for path, text in rows
+    ]
+
+
+def test_every_photo_is_one_line_and_a_page_whatever_its_name_holds(
+    model: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    folder, pages = tmp_path / "hostile", tmp_path / "pages"
+    folder.mkdir()
+    for name in NAMES:
+        with open(os.fsencode(folder) + b"/" + name, "wb") as file:  # noqa: PTH123 - bytes
+            Image.effect_noise((48, 48), 50).save(file, "JPEG")
+    command = ["caption", str(folder), *model]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [f"{folder}/{name}" for name in SHOWN]
+    assert main([*command, "--json", "--html", str(pages)]) == 0
+    assert len([*pages.iterdir()]) == len(NAMES) + 1  # with the index
+    printed = capsys.readouterr().out
+    assert not UNPRINTABLE.search(printed.replace("\n", ""))
+    names = sorted(os.fsencode(json.loads(line)["image"]) for line in printed.splitlines())
+    assert names == sorted(os.fsencode(folder) + b"/" + name for name in NAMES)
+    drawn = ["caption", f"{folder}/caf\udce9.jpg", *model, "--overlay", str(pages)]
+    assert main(drawn) == 0
+    assert (pages / "caf\udce9.png").exists()
+    for photo in folder.iterdir():
+        photo.write_bytes(b"text")
+    assert main(command) == 1
+    errors = capsys.readouterr().err.splitlines()
+    expected = [f"captioning: {folder}/{name}: not an image" for name in SHOWN]
+    assert [line.partition(" that")[0] for line in errors] == expected
