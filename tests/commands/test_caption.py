@@ -224,7 +224,7 @@ def test_a_training_reads_the_table_whoever_reads_what_is_printed(
     ]
 
 
-def test_every_photo_is_one_line_and_a_page_whatever_its_name_holds(
+def test_a_photo_of_any_name_is_one_line_and_a_page(
     model: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     folder, pages = tmp_path / "hostile", tmp_path / "pages"

@@ -1,20 +1,22 @@
 """`captioning evaluate`, `ground`, `calibrate`, `check` and `shapes`: models and data sets."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 import wandb
-from PIL import Image
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocotools.coco import COCO
 
-from captioning.commands import main
-from captioning.data.readers import Coco
+from captioning.captioner import load
+from captioning.commands import main, options
+from captioning.data.records import Record
 from captioning.data.tokens import tokenize
-from captioning.evaluation.grounding import Lexicon, categories
-from tests.conftest import refusal
+from captioning.maps import MAPS, NEEDS_EVIDENCE, head_names
+from captioning.models import TransformerDecoder
+from tests.conftest import Trained, draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,83 +24,59 @@ Capture = pytest.CaptureFixture[str]
 NAMED = {"circle": ["a", "the"], "square": ["is"], "star": ["red", "green", "and", "large"]}
 
 
-@pytest.fixture
-def evaluated(checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> Path:
-    """What `captioning evaluate` leaves behind for the four scenes of the validation split."""
-    data = ["--data", str(shapes_data), "--out", str(tmp_path / "scores")]
-    assert main(["evaluate", "--model", str(checkpoint), *data, "--device", "cpu"]) == 0
-    return tmp_path / "scores"
-
-
-def test_evaluate_writes_captions_that_coco_tools_read(evaluated: Path, shapes_data: Path) -> None:
+def test_evaluate_scores_as_the_coco_evaluation_does(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    data = ["--data", str(shapes_data), "--out", str(tmp_path), "--device", "cpu"]
+    assert main(["evaluate", "--model", str(checkpoint), *data]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("BLEU-1")
+    assert lines[-1] == str(tmp_path)
     truth = COCO(shapes_data / "annotations/captions_val.json")
-    results = truth.loadRes(str(evaluated / "captions.json"))
+    results = truth.loadRes(str(tmp_path / "captions.json"))
     assert sorted(results.getImgIds()) == sorted(truth.getImgIds())
-
-
-def test_the_scores_are_those_of_the_coco_evaluation(evaluated: Path, shapes_data: Path) -> None:
-    captions = {
-        entry["image_id"]: [" ".join(tokenize(entry["caption"]))]
-        for entry in json.loads((evaluated / "captions.json").read_text())
-    }
-    references = {
-        record.image_id: [" ".join(tokenize(caption)) for caption in record.captions]
-        for record in Coco(shapes_data).read("val")
-    }
+    captions, references = (
+        {
+            image: [" ".join(tokenize(each["caption"])) for each in found]
+            for image, found in coco.imgToAnns.items()
+        }
+        for coco in (results, truth)
+    )
     theirs, _ = Bleu(4).compute_score(references, captions, verbose=0)
-    scores = json.loads((evaluated / "scores.json").read_text())
+    scores = json.loads((tmp_path / "scores.json").read_text())
     assert [scores[f"BLEU-{n}"] for n in range(1, 5)] == pytest.approx(theirs)
     assert theirs[0] > 0
 
 
-def test_evaluate_prints_the_scores_and_where_they_are(
+def test_evaluate_grounds_where_there_are_boxes(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    model, folder = ["--model", str(checkpoint)], tmp_path / "scores"
-    data = ["--data", str(shapes_data), "--split", "test", "--limit", "1"]
-    assert main(["evaluate", *model, *data, "--out", str(folder)]) == 0
-    printed = capsys.readouterr()
-    lines, errors = printed.out.splitlines(), printed.err.splitlines()
-    assert lines[0].startswith("BLEU-1")
-    assert lines[-1] == str(folder)
-    assert len(json.loads((folder / "captions.json").read_text())) == 1
-    [note] = errors
-    assert note.startswith("captioning: CIDEr of one image is always 0")
+    given = arguments(checkpoint, shapes_data, tmp_path)
+    assert main(["evaluate", *given[1:], "--limit", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "CHAIR-s" in shown.out
+    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 1
+    assert shown.err.startswith("captioning: CIDEr of one image is always 0")
 
 
-def test_check_ends_with_0_for_a_sound_data_set_only(
-    shapes_data: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    assert main(["check", str(shapes_data)]) == 0
-    (tmp_path / "captions.csv").write_text("file_name,caption\ngone.jpg,a dog\n")
-    assert main(["check", str(tmp_path)]) == 1
-    assert "gone.jpg" in capsys.readouterr().out
-
-
-def test_shapes_draws_a_data_set_that_check_finds_sound(tmp_path: Path, capsys: Capture) -> None:
+def test_shapes_draws_what_check_finds_sound(tmp_path: Path, capsys: Capture) -> None:
     few = ["--train", "2", "--val", "1", "--test", "1", "--pixels", "32"]
     assert main(["shapes", str(tmp_path / "shapes"), *few]) == 0
     assert main(["check", str(tmp_path / "shapes")]) == 0
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """A table of which two columns may be the captions, and its photos elsewhere."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "photos").mkdir()
-    rows = "a.png;a circle;a red circle above a blue square\nb.png;a star;a small green star\n"
-    (tmp_path / "data/mine.csv").write_text(f"Photo;Title;Words\n{rows}", encoding="utf-8-sig")
-    for shade, name in enumerate(("a.png", "b.png")):
-        Image.new("RGB", (40, 40), (shade, 90, 200)).save(tmp_path / "photos" / name)
-    return tmp_path / "data"
+    (gone := next((tmp_path / "shapes/val").iterdir())).unlink()
+    assert main(["check", str(tmp_path / "shapes")]) == 1
+    assert gone.name in capsys.readouterr().out
 
 
 def test_check_takes_the_photos_folder_and_the_captions_column(
-    table: Path, capsys: Capture
+    tmp_path: Path, capsys: Capture
 ) -> None:
-    assert "columns are Photo, Title, Words" in refusal(["check", str(table)], capsys)
-    options = ["--images", str(table.parent / "photos"), "--caption-column", "Title"]
-    assert main(["check", str(table), *options]) == 0
+    draw_photos(tmp_path / "photos", "a.png", "b.png")
+    rows = "a.png;a circle;a red circle above a blue square\nb.png;a star;a small green star\n"
+    (tmp_path / "mine.csv").write_text(f"Photo;Title;Words\n{rows}", encoding="utf-8-sig")
+    check = ["check", str(tmp_path / "mine.csv"), "--images", str(tmp_path / "photos")]
+    assert "columns are Photo, Title, Words" in refusal(check, capsys)
+    assert main([*check, "--caption-column", "Title"]) == 0
     assert "No problems found" in capsys.readouterr().out
 
 
@@ -142,12 +120,6 @@ def test_several_maps_of_given_captions_are_one_table(
         assert (report["map"], report["captions"]) == (name, "references")
         assert report["milliseconds"] > 0
         assert {"deletion", "insertion", "insertion, Gaussian"} < report["all"].keys()
-    records = Coco(shapes_data).read("train")
-    references = [caption for record in records[:1] for caption in record.captions]
-    lexicon = Lexicon.of(categories(records))
-    named = sum(len(lexicon.mentions(tokenize(caption))) for caption in references)
-    report = found["occlusion"]
-    assert report["all"]["mentions"] + report["unknown"] == named
     assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "gradient"
 
 
@@ -172,10 +144,51 @@ def test_a_data_set_without_boxes_is_refused(
     assert "split 'train' has no boxes; give a data set with instances_*.json" in error
 
 
-def test_evaluate_grounds_where_there_are_boxes(
-    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+@pytest.fixture(
+    params=[
+        "TransformerDecoder width=8 layers=2 heads=2 inner_width=16",
+        pytest.param(
+            "LSTMDecoder attention=captioning.models.MultiHeadAttention "
+            "attention.init_args.heads=2",
+            marks=pytest.mark.integration,
+        ),
+    ],
+    ids=["transformer", "heads"],
+)
+def several_heads(request: pytest.FixtureRequest, trained: Trained) -> Path:
+    """A checkpoint of another decoder than the paper's."""
+    decoder, *given = request.param.split()
+    options = [f"--model.decoder.init_args.{each}" for each in given]
+    name = f"captioning.models.{decoder}"
+    return trained(decoder, "--model.decoder", name, *options) / "best.ckpt"
+
+
+def test_different_decoders_caption_together(
+    several_heads: Path, checkpoint: Path, shapes_records: list[Record], capsys: Capture
 ) -> None:
-    given = arguments(checkpoint, shapes_data, tmp_path)
-    assert main(["evaluate", *given[1:], "--limit", "2"]) == 0
-    assert "CHAIR-s" in capsys.readouterr().out
-    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 2
+    models, photos = [str(several_heads), str(checkpoint)], [str(r.image) for r in shapes_records]
+    given = ["--model", models[0], "--model", models[1], "--device", "cpu"]
+    assert main(["caption", *photos, *given]) == 0
+    lines = [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [caption.text for caption in load(models)(photos)]
+
+
+def test_every_map_and_every_head_is_grounded(
+    several_heads: Path, shapes_data: Path, tmp_path: Path
+) -> None:
+    ground = [*arguments(several_heads, shapes_data, tmp_path), "--references", "--limit", "1"]
+    scores = {}
+    for chosen in ("all", "heads"):
+        assert main([*ground, "--map", chosen]) == 0
+        scores[chosen] = json.loads((tmp_path / "maps.json").read_text())
+    decoder = load(several_heads).model.decoder
+    missing = NEEDS_EVIDENCE if isinstance(decoder, TransformerDecoder) else set()
+    assert scores["all"].keys() == MAPS.keys() - missing
+    heads = head_names(decoder)
+    assert tuple(scores["heads"]) == ("attention", *heads)
+    one, other = (scores["heads"][name]["all"]["mass in box"] for name in heads[:2])
+    assert one != other
+
+
+def test_the_help_names_every_map() -> None:
+    assert set(MAPS) == set(re.findall(r"[a-z][a-z-]+", options.MAPS)) - {"or"}
