@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def write(path: Path, content: Any) -> None:
     """Write text, or another value as JSON, into a folder that may be missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = content if isinstance(content, str) else json.dumps(content)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def draw(root: Path, *names: str) -> None:
@@ -27,6 +28,15 @@ def draw(root: Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 6)).save(root / name)
+
+
+def coco_captions(*pairs: tuple[int, Any], images: Iterable[int] = ()) -> dict[str, Any]:
+    """COCO's file of these captions by the ids of images, here those of the captions by default."""
+    ids = images or dict.fromkeys(image for image, _ in pairs)
+    return {
+        "images": [{"id": image, "file_name": f"{image}.jpg"} for image in ids],
+        "annotations": [{"image_id": image, "caption": caption} for image, caption in pairs],
+    }
 
 
 def touch(root: Path, *names: str) -> None:

@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from captioning.data.readers import Flickr30kEntities, reader_for
 from captioning.data.records import ImageObject, Phrase
 from captioning.data.tokens import tokenize
+from tests.conftest import draw_photos
+from tests.data.conftest import write
 
 SENTENCES = """\
 [/EN#1/people Two young guys] with [/EN#3/bodyparts/other shaggy , wild hair] \
@@ -28,12 +29,10 @@ BOXES = """<annotation>
 @pytest.fixture
 def entities(tmp_path: Path) -> Path:
     """One image of the validation split."""
-    for folder in ("Sentences", "Annotations", "flickr30k-images"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "val.txt").write_text("36979\n36979\n")
-    (tmp_path / "Sentences/36979.txt").write_text(SENTENCES)
-    (tmp_path / "Annotations/36979.xml").write_text(BOXES)
-    Image.effect_noise((60, 40), 50).convert("RGB").save(tmp_path / "flickr30k-images/36979.jpg")
+    write(tmp_path / "val.txt", "36979\n36979\n")
+    write(tmp_path / "Sentences/36979.txt", SENTENCES)
+    write(tmp_path / "Annotations/36979.xml", BOXES)
+    draw_photos(tmp_path, "flickr30k-images/36979.jpg")
     return tmp_path
 
 
@@ -76,11 +75,9 @@ def test_boxes_belong_to_each_of_their_phrases(entities: Path) -> None:
 def test_a_photo_whose_files_are_malformed_is_left_out(
     entities: Path, file: str, content: str, error: str
 ) -> None:
-    for folder, suffix in (("Sentences", ".txt"), ("Annotations", ".xml")):
-        whole = (entities / folder / "36979").with_suffix(suffix)
-        whole.with_stem("2").write_text(whole.read_text())
-    (entities / "val.txt").write_text("36979\n2\n")
-    (entities / file).write_text(content)
+    whole = {"Sentences/2.txt": SENTENCES, "Annotations/2.xml": BOXES, "val.txt": "36979\n2\n"}
+    for name, text in (whole | {file: content}).items():
+        write(entities / name, text)
     contents = reader_for(entities).contents("val")
     assert [record.image_id for record in contents.records] == ["2"]
     [problem] = contents.problems

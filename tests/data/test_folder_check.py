@@ -1,35 +1,20 @@
-import json
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
 
 from captioning.data.folder_check import Check, check
 from captioning.data.readers import Coco
-
-
-def photo(path: Path, shade: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("L", (8, 6), shade).save(path)
-
-
-def write(root: Path, split: str, images: list[int], captions: list[tuple[int, str]]) -> None:
-    """One split of a COCO data set, its photos included."""
-    content: dict[str, Any] = {
-        "images": [{"id": image, "file_name": f"{image}.png"} for image in images],
-        "annotations": [{"image_id": image, "caption": caption} for image, caption in captions],
-    }
-    (root / "annotations").mkdir(exist_ok=True)
-    (root / f"annotations/captions_{split}.json").write_text(json.dumps(content))
-    for image in images:
-        photo(root / split / f"{image}.png", image)
+from tests.conftest import draw_photos
+from tests.data.conftest import coco_captions, write
 
 
 @pytest.fixture
 def coco(tmp_path: Path) -> Path:
-    write(tmp_path, "train", [1, 2], [(1, "a cat"), (1, "one cat"), (2, "a dog"), (1, "cat")])
-    write(tmp_path, "val", [3], [(3, "a bird")])
+    draw_photos(tmp_path, "train/1.jpg", "train/2.jpg", *(f"val/{n}.jpg" for n in (3, 4, 5)))
+    train = (1, "a cat"), (1, "one cat"), (2, "a dog"), (1, "cat")
+    write(tmp_path / "annotations/captions_train.json", coco_captions(*train))
+    write(tmp_path / "annotations/captions_val.json", coco_captions((3, "a bird")))
     return tmp_path
 
 
@@ -52,19 +37,19 @@ def test_a_sound_data_set_is_counted_and_ok(coco: Path) -> None:
 
 
 def test_missing_and_truncated_images_are_named(coco: Path) -> None:
-    (coco / "train/1.png").unlink()
-    Image.effect_noise((64, 64), 50).save(coco / "train/2.png")
-    whole = (coco / "train/2.png").read_bytes()
-    (coco / "train/2.png").write_bytes(whole[: len(whole) // 2])
+    (coco / "train/1.jpg").unlink()
+    whole = (coco / "train/2.jpg").read_bytes()
+    (coco / "train/2.jpg").write_bytes(whole[: len(whole) // 2])
     found = problems(check(Coco(coco), progress=False))
-    assert found["missing image files"] == [str(coco / "train/1.png")]
+    assert found["missing image files"] == [str(coco / "train/1.jpg")]
     [name] = found["unreadable images"]
-    assert name.startswith(f"{coco / 'train/2.png'}: damaged or cut short")
+    assert name.startswith(f"{coco / 'train/2.jpg'}: damaged or cut short")
 
 
 def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> None:
-    write(coco, "val", [3, 4, 5], [(3, "a bird"), (3, " "), (4, "")])
-    three, four, five = (str(coco / f"val/{number}.png") for number in (3, 4, 5))
+    some = coco_captions((3, "a bird"), (3, " "), (4, ""), images=(3, 4, 5))
+    write(coco / "annotations/captions_val.json", some)
+    three, four, five = (str(coco / f"val/{number}.jpg") for number in (3, 4, 5))
     result = check(Coco(coco), progress=False)
     assert problems(result) == {
         "empty captions": [three, four],
@@ -74,14 +59,14 @@ def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> Non
 
 
 def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:
-    photo(coco / "val/3.png", shade=1)
-    expected = f"{coco / 'val/3.png'} is {coco / 'train/1.png'} of train"
+    shutil.copy(coco / "train/1.jpg", coco / "val/3.jpg")
+    expected = f"{coco / 'val/3.jpg'} is {coco / 'train/1.jpg'} of train"
     found = problems(check(Coco(coco), progress=False))
     assert found == {"images that are in another split too": [expected]}
 
 
 def test_a_split_that_cannot_be_read_does_not_hide_the_others(coco: Path) -> None:
-    (coco / "annotations/captions_val.json").write_text('{"images"')
+    write(coco / "annotations/captions_val.json", '{"images"')
     result = check(Coco(coco), progress=False)
     assert len(result.splits["train"].records) == 2
     [message] = problems(result)["cannot be read"]

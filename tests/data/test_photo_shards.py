@@ -59,11 +59,11 @@ def img2dataset(webdataset: Any, file: Path, numbers: range) -> None:
 
 def shades(reader: Reader) -> dict[int, tuple[str, tuple[str, ...]]]:
     """The split and captions of each photo, by its number; the photos are read."""
-    found = {}
-    for split in reader.splits:
-        for record in reader.read(split):
-            found[shade(record.image) // 60] = split, record.captions
-    return found
+    return {
+        shade(record.image) // 60: (split, record.captions)
+        for split in reader.splits
+        for record in reader.read(split)
+    }
 
 
 def test_what_save_to_disk_writes(tmp_path: Path, datasets: Any) -> None:
@@ -105,8 +105,7 @@ def test_a_photo_stored_again_for_each_caption_is_one_photo(tmp_path: Path, data
     captions = ["a dark photo", "a night", "a grey photo", "a light photo", "a fog"]
     made = datasets.Dataset.from_dict({"image": again, "caption": captions})
     made.to_parquet(tmp_path / "train-00000-of-00001.parquet")
-    reader = PhotoShards(tmp_path, val_fraction=0.0)
-    assert shades(reader) == {
+    assert shades(PhotoShards(tmp_path, val_fraction=0.0)) == {
         0: ("train", ("a dark photo", "a night")),
         1: ("train", ("a grey photo", "a fog")),
         2: ("train", ("a light photo",)),
@@ -143,12 +142,12 @@ def shade(path: Path) -> int:
 @pytest.fixture(params=["tar", "parquet"])
 def photos(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
     """The paths of the photos in a shard."""
+    shard = tmp_path / f"00000.{request.param}"
     if request.param == "tar":
-        img2dataset(request.getfixturevalue("webdataset"), tmp_path / "00000.tar", range(4))
-        return list(photo_shards.photos_in(tmp_path / "00000.tar"))
-    made = table(request.getfixturevalue("datasets"), CAPTIONS)
-    made.to_parquet(tmp_path / "train-00000-of-00001.parquet")
-    return list(photo_shards.photos_in(tmp_path / "train-00000-of-00001.parquet"))
+        img2dataset(request.getfixturevalue("webdataset"), shard, range(4))
+    else:
+        table(request.getfixturevalue("datasets"), CAPTIONS).to_parquet(shard)
+    return list(photo_shards.photos_in(shard))
 
 
 def test_threads_read_photos_of_one_shard_at_once(photos: list[Path]) -> None:
@@ -180,12 +179,11 @@ def test_a_missing_library_is_named_with_its_extra(
         reader_for(tmp_path).read("train")
 
 
-def test_a_member_above_the_shard_is_no_photo(tmp_path: Path, webdataset: Any) -> None:
+def test_a_member_above_the_shard_is_no_photo(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "00000.tar", "w") as shard:
         for name in ("../out.jpg", "/etc/in.jpg"):
             member = tarfile.TarInfo(name)
             member.size = len(photo(1))
             shard.addfile(member, io.BytesIO(photo(1)))
-    assert list(photo_shards.photos_in(tmp_path / "00000.tar")) == [
-        tmp_path / "00000.tar/etc/in.jpg"
-    ]
+    found = photo_shards.photos_in(tmp_path / "00000.tar")
+    assert list(found) == [tmp_path / "00000.tar/etc/in.jpg"]

@@ -28,10 +28,16 @@ def test_links_are_followed_once_and_named_if_they_lead_nowhere(tmp_path: Path) 
     assert [photo.name for photo, _ in _pairs(tmp_path / "photos")][-2:] == ["3.jpg", "2.jpg"]
 
 
-def test_the_photos_of_a_list_come_last(tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_text("b.jpg\n\nwith space .jpg\r\na.jpg")
-    names = [str(path) for path in find_photos(["c.jpg"], tmp_path / "list.txt")]
-    assert names == ["c.jpg", "b.jpg", "with space .jpg", "a.jpg"]
+@pytest.mark.parametrize("listed", [None, "-", "list.txt"])
+def test_the_photos_of_a_list_or_of_standard_input_come_last(
+    listed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list.txt").write_text("b.jpg\n\nwith space .jpg\r\na.jpg")
+    with Path("list.txt").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        found = find_photos(["c.jpg"] if listed else ["c.jpg", "-"], listed)
+        assert [*map(str, found)] == ["c.jpg", "b.jpg", "with space .jpg", "a.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +77,3 @@ def test_a_pattern_stands_for_its_matches_if_it_is_no_name(tmp_path: Path) -> No
     patterns = "*.jpg", "**/d.*", "more/a[1].jpg", "gone[1].jpg"
     found = find_photos([str(tmp_path / pattern) for pattern in patterns])
     assert [path.name for path in found] == ["a.jpg", "b.jpg", "d.jpg", "a[1].jpg", "gone[1].jpg"]
-
-
-@pytest.mark.parametrize(("paths", "listed"), [(["-"], None), ([], "-")], ids=["path", "list"])
-def test_a_dash_stands_for_a_list_on_standard_input(
-    paths: list[str], listed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "list.txt").write_text("a.jpg\nb c.jpg\n")
-    with (tmp_path / "list.txt").open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        assert [str(path) for path in find_photos(paths, listed)] == ["a.jpg", "b c.jpg"]

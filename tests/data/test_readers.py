@@ -9,15 +9,8 @@ import pytest
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import CaptionTable, Coco, Joined, reader_for
 from captioning.errors import InputError
-from tests.data.conftest import draw, write
+from tests.data.conftest import coco_captions, draw, write
 from tests.data.test_layouts import karpathy
-
-
-def captions(*pairs: tuple[int, Any], images: tuple[int, ...] = (1,)) -> dict[str, Any]:
-    return {
-        "images": [{"id": image, "file_name": f"{image}.jpg"} for image in images],
-        "annotations": [{"image_id": image, "caption": caption} for image, caption in pairs],
-    }
 
 
 def instances(**changes: Any) -> dict[str, Any]:
@@ -33,9 +26,9 @@ def instances(**changes: Any) -> dict[str, Any]:
 def coco(tmp_path: Path) -> Path:
     write(
         tmp_path / "annotations/captions_train2017.json",
-        captions((1, "a cat"), (2, "a dog"), (1, "one cat"), images=(2, 1, 3)),
+        coco_captions((1, "a cat"), (2, "a dog"), (1, "one cat"), images=(2, 1, 3)),
     )
-    write(tmp_path / "annotations/captions_val2017.json", captions((1, "a bird")))
+    write(tmp_path / "annotations/captions_val2017.json", coco_captions((1, "a bird")))
     draw(tmp_path, "train2017/1.jpg", "train2017/2.jpg", "train2017/3.jpg", "val2017/1.jpg")
     return tmp_path
 
@@ -55,7 +48,7 @@ def test_coco_gathers_captions_boxes_and_masks(coco: Path) -> None:
 
 
 def test_coco_s_parts_may_lie_elsewhere(coco: Path, tmp_path: Path) -> None:
-    write(coco / "annotations/captions_train2014.json", captions((1, "a cat")))
+    write(coco / "annotations/captions_train2014.json", coco_captions((1, "a cat")))
     assert Coco(coco).splits == ("val", "train2014", "train2017")
     assert Coco(coco, year=2017).splits == ("train", "val")
     (coco / "annotations").rename(coco / "json")
@@ -82,7 +75,7 @@ def test_ids_match_whether_numbers_or_text(tmp_path: Path, listed: Any, used: An
 
 
 ROW = {"image": "b.jpg", "caption": "x"}
-COCO = captions((1, "a dog"))
+COCO = coco_captions((1, "a dog"))
 MALFORMED: dict[str, tuple[str, str, list[Any]]] = {
     "captions.csv": (
         "file_name,caption\n0.jpg,a dog\n{}\n",
@@ -147,39 +140,40 @@ def test_a_malformed_object_is_named_and_the_others_are_read(tmp_path: Path, row
     assert len(contents.records[0].objects) == 1
 
 
+TABLE, ANNOTATIONS = "captions.csv", "annotations/captions_val.json"
+ROWS = "image,caption\na.jpg,x\n"
+TWO_SPLITS = {f"dataset_{i}.json": {"images": [karpathy("val", i)]} for i in (1, 2)}
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "error"),
+    ("name", "files", "error"),
     [
-        ("captions.csv", "when,caption\n1999,b\n", "no column of photos; its columns are when, ca"),
-        ("captions.csv", "file_name,text,raw\na.jpg,b,c\n", "clearly .* are file_name, text, raw;"),
-        ("captions.csv", 'file_name,caption\na.jpg,"a dog\n', "line 2: not CSV"),
-        ("captions.csv", "file_name,caption\na.jpg,caf\udce9\n", "UTF-8"),
-        ("annotations/captions_val.json", {"images": []}, "not COCO's captions"),
-        ("annotations/captions_val.json", captions((1, " ")), "'val' has no captions; add some"),
+        ("", {}, r"unknown layout; .*COCO.*Karpathy.*own"),
+        ("", {"a.csv": ROWS, "b.csv": ROWS}, r"holds a\.csv, b\.csv; give the path of one"),
+        ("", TWO_SPLITS, "path of one"),
+        ("", {TABLE: "when,caption\n1999,b\n"}, "no column of photos; its columns are when, ca"),
+        ("", {TABLE: "file_name,text,raw\na.jpg,b,c\n"}, "clearly .* are file_name, text, raw;"),
+        ("", {TABLE: 'file_name,caption\na.jpg,"a dog\n'}, "line 2: not CSV"),
+        ("", {TABLE: "file_name,caption\na.jpg,caf\udce9\n"}, "UTF-8"),
+        ("", {ANNOTATIONS: {"images": []}}, "not COCO's captions"),
+        (
+            "",
+            {"annotations/captions_val.json": coco_captions((1, " "))},
+            "'val' has no captions; add",
+        ),
+        ("absent", {}, "absent: no such folder"),
+        ("a.JPG", {"a.JPG": ""}, "a photo, not a data set; give the"),
     ],
 )
-def test_a_file_that_is_no_data_set_is_one_line(
-    tmp_path: Path, name: str, content: Any, error: str
+def test_what_is_no_data_set_is_one_line(
+    tmp_path: Path, name: str, files: dict[str, Any], error: str
 ) -> None:
-    draw(tmp_path, "val/1.jpg")
-    text = content if isinstance(content, str) else json.dumps(content)
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
-    reader = reader_for(tmp_path)
+    draw(tmp_path, *(["val/1.jpg"] if files else []))
+    for file, content in files.items():
+        write(tmp_path / file, content)
     with pytest.raises(InputError, match=error) as caught:
-        reader.read(next(iter(reader.splits), "val"))
+        (reader := reader_for(tmp_path / name)).read(next(iter(reader.splits), "val"))
     assert str(tmp_path) in str(caught.value)
-
-
-def test_what_is_no_data_set_is_refused(tmp_path: Path) -> None:
-    draw(tmp_path, "a.JPG")
-    with pytest.raises(InputError, match="a photo, not a data set; give the"):
-        reader_for(tmp_path / "a.JPG")
-    with pytest.raises(InputError, match="absent: no such folder"):
-        reader_for(tmp_path / "absent")
-    write(tmp_path / "annotations/captions_val.json", "{}")
-    with pytest.raises(InputError, match="Coco, which has no columns; omit the caption column"):
-        reader_for(tmp_path, caption_column="caption")
 
 
 def pets(folder: Path, *rows: str) -> CaptionTable:
@@ -215,6 +209,7 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
         joined.read("tset")
 
 
+@pytest.mark.integration
 def test_the_real_data_sets_have_five_captions_for_each_photo(shared_data: Path) -> None:
     found = {}
     for name in ("flickr8k", "coco-mini"):

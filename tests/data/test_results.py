@@ -12,55 +12,45 @@ from captioning.data.references import (
     scored_captions,
 )
 from captioning.errors import InputError
-from tests.data.conftest import draw, write
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    draw(tmp_path / "photos", "a.jpg", "b.jpg", "val2014/c.jpg")
-    return tmp_path / "photos"
-
-
-SENTENCES = [{"raw": "a dog"}]
-REFERENCES: dict[str, Any] = {
-    "coco.json": {
-        "images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}],
-        "annotations": [{"image_id": image, "caption": "a dog"} for image in (1, 2)],
-    },
-    "karpathy.json": {
-        "images": [
-            {"cocoid": 1, "filepath": "val2014", "filename": "c.jpg", "sentences": SENTENCES},
-            {"cocoid": 2, "filepath": "val2014", "filename": "a.jpg", "sentences": SENTENCES},
-        ]
-    },
-    "Flickr8k.token.txt": "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n",
-}
+from tests.data.conftest import coco_captions, touch, write
+from tests.data.test_layouts import karpathy
 
 
 @pytest.mark.parametrize(
-    ("name", "images", "photos"),
+    ("name", "content", "expected"),
     [
-        ("coco.json", (1, 2), ("a.jpg", "b.jpg")),
-        ("karpathy.json", (1, 2), ("val2014/c.jpg", "a.jpg")),
-        ("Flickr8k.token.txt", ("a", "b"), ("a.jpg", "b.jpg")),
+        ("coco.json", coco_captions((1, "a dog"), (2, "a cat")), {1: "1.jpg", 2: "2.jpg"}),
+        (
+            "karpathy.json",
+            {"images": [karpathy("val", n, filepath="val2014") for n in (1, 3)]},
+            {1: "1.jpg", 3: "val2014/3.jpg"},
+        ),
+        (
+            "Flickr8k.token.txt",
+            "1.jpg#0\tA dog .\n2.jpg#0\tA cat .\n",
+            {"1": "1.jpg", "2": "2.jpg"},
+        ),
     ],
 )
 def test_references_name_the_photo_of_each_image(
-    folder: Path, name: str, images: tuple[int | str, ...], photos: tuple[str, ...]
+    tmp_path: Path, name: str, content: Any, expected: dict[int | str, str]
 ) -> None:
-    write(folder / name, REFERENCES[name])
-    references = read_references(folder / name)
-    found = named_photos(references, folder, images)
-    assert found == {i: folder / photo for i, photo in zip(images, photos, strict=True)}
+    photos = tmp_path / "photos"
+    touch(photos, "1.jpg", "2.jpg", "val2014/3.jpg")
+    write(tmp_path / name, content)
+    references = read_references(tmp_path / name)
+    found = named_photos(references, photos, expected)
+    assert found == {image: photos / photo for image, photo in expected.items()}
     with pytest.raises(InputError, match="name no photo of image 9"):
-        named_photos(references, folder, [9])
+        named_photos(references, photos, [9])
     with pytest.raises(InputError, match="gone: no such folder; give the folder of the photos"):
-        named_photos(references, folder / "gone", images)
+        named_photos(references, tmp_path / "gone", expected)
 
 
-def test_missing_photos_are_counted(folder: Path) -> None:
+def test_missing_photos_are_counted(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg")
     with pytest.raises(InputError, match=r"x\.jpg: no such photo \(2 of 3 are missing\); check"):
-        check_photos({1: folder / "a.jpg", 2: folder / "x.jpg", 3: folder / ("y" * 300)})
+        check_photos(dict(enumerate(tmp_path / name for name in ("a.jpg", "x.jpg", "y" * 300))))
 
 
 def test_ids_of_results_match_numbers_or_text() -> None:

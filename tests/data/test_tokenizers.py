@@ -30,11 +30,7 @@ def test_each_tokenizer_cuts_in_its_own_way(name: TokenizerName, words: str) -> 
         ("characters", "一只黑狗 iPhone手机・T恤", "一 只 黑 狗 iphone 手 机 t 恤"),
         ("characters", "หมาวิ่งบนน้ำ", "ห ม า วิ่ ง บ น น้ ำ"),
         ("characters", "a dog's हिन्दी café", "a dog s हिन्दी café"),
-        (
-            "japanese",
-            "テーブルの上に、iPhoneが3台あります。",
-            "テーブル の 上 に iphone が 3 台 あり ます",
-        ),
+        ("japanese", "テーブルの上にiPhoneが3台、", "テーブル の 上 に iphone が 3 台"),
         ("chinese", "一个小女孩在看iPhone手机、3.5米。", "一个 小女孩 在 看 iphone 手机 3.5 米"),
         ("thai", "หมา 3 ตัววิ่งบนน้ำ ช้า ๆ", "หมา 3 ตัว วิ่ง บน น้ำ ช้า ๆ"),
     ],
@@ -73,18 +69,11 @@ def test_scores_compare_what_the_tokenizer_splits(name: TokenizerName) -> None:
     assert Report.of(captions, references).corpus["BLEU-1"] < 1e-6
 
 
-def test_a_caption_comes_back_from_its_ids() -> None:
+def test_a_caption_comes_back_with_unk_for_an_unknown_word() -> None:
     vocabulary = Vocabulary.build(["A red dog runs."])
-    ids = vocabulary.encode("A red dog runs.")
-    assert (ids[0], ids[-1]) == (BOS, EOS)
-    assert vocabulary.decode(ids) == ("a", "red", "dog", "runs")
-
-
-def test_an_unknown_word_becomes_unk() -> None:
-    vocabulary = Vocabulary.build(["a dog"])
-    ids = vocabulary.encode("a cat")
-    assert ids[2] == UNK
-    assert vocabulary.decode(ids) == ("a", "<unk>")
+    ids = vocabulary.encode("A red cat runs.")
+    assert (ids[0], ids[3], ids[-1]) == (BOS, UNK, EOS)
+    assert vocabulary.decode(ids) == ("a", "red", "<unk>", "runs")
 
 
 @pytest.mark.parametrize(
