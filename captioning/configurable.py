@@ -34,7 +34,6 @@ LIMITS = {
     "heads": range(1, 257),
     "region_heads": range(1, 257),
     "grid": range(1, 65),
-    "grid_columns": range(1, 65),
     "size": range(8, 1025),
     "width": range(1, 4097),
     "groups": range(1, 1001),

@@ -71,15 +71,7 @@ def read_json(path: str | Path) -> Any:
     """The value of a JSON file; raises InputError as `text_of`, or if it is not JSON."""
     text = text_of(path)
     with reading(path):
-        return json_of(text)
-
-
-def json_of(text: str | bytes) -> Any:
-    """The value of JSON text; raises ValueError for other text, also if it is nested too deeply."""
-    try:
         return json.loads(text)
-    except RecursionError:
-        raise ValueError("brackets nested too deep") from None
 
 
 def flat(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 """Captions in files and folders: people's references, and the captions of models to score."""
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from captioning.data.readers.dataset_files import common_end, id_finder
 from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
 from captioning.data.readers.rows import json_lines, names_photo, rows_of
 from captioning.errors import InputError, reading
-from captioning.files import json_of, text_of
+from captioning.files import text_of
 
 REMEDY = (
     "expected COCO's results format (a list of objects with image_id and caption), a table, or "
@@ -146,7 +147,7 @@ def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | st
         entries = json_lines(file, text, problems)
     else:
         with reading(file):
-            content = json_of(text)
+            content = json.loads(text)
         if not isinstance(content, list):
             raise InputError(f"{file}: not a list; {REMEDY}")
         entries = numbered(f"{file}: caption", content)

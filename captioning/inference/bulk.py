@@ -1,6 +1,7 @@
 """Captions any number of photos into shards of JSON lines; photos that have a line are skipped."""
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
 from captioning.errors import InputError, PhotoError, printable_json
-from captioning.files import flat, json_of, only_writer, read_json, write_json, written_whole
+from captioning.files import flat, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
 from captioning.threads import cut
@@ -89,9 +90,9 @@ class Shards:
         with path.open("rb") as lines:
             for place, line in enumerate(lines, start=1):
                 try:
-                    entry = json_of(line)
+                    entry = json.loads(line)
                     photo, has_caption = entry["image"], "error" not in entry
-                except (ValueError, TypeError, KeyError):
+                except (ValueError, TypeError, KeyError, RecursionError):
                     photo = None
                 if not isinstance(photo, str):
                     raise InputError(

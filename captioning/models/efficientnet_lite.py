@@ -57,16 +57,12 @@ class SameConv2d(nn.Conv2d):
     """Pads so that the output has a cell for each stride's step, as TensorFlow does."""
 
     def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
-        return super().forward(F.pad(x, self.missing(x)))
-
-    def missing(self, x: Float[Tensor, "B C rows columns"]) -> list[int]:
-        """Columns of zeros to add on the left and right, and rows above and below."""
         (kernel, _), (stride, _) = self.kernel_size, self.stride
-        padding: list[int] = []
+        padding: list[int] = []  # columns on the left and right, and rows above and below
         for size in (x.shape[3], x.shape[2]):
             missing = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
             padding += [missing // 2, missing - missing // 2]
-        return padding
+        return super().forward(F.pad(x, padding))
 
 
 class Residual(nn.Sequential):

@@ -15,7 +15,7 @@ from captioning.data.photo_shards import is_shard, shard_rows
 from captioning.data.readers.dataset_files import ALIASES, SPLITS, split_name
 from captioning.data.readers.reader import MALFORMED, Problem, Row, field, listed, numbered, parsed
 from captioning.errors import InputError, shown
-from captioning.files import json_of, read_json, text_of
+from captioning.files import read_json, text_of
 
 IMAGE_COLUMNS = (
     *("file_name", "filename", "file", "image_path", "file_path", "filepath", "path", "image_name"),
@@ -137,7 +137,7 @@ def json_lines(file: Path, text: str, problems: list[Problem]) -> Iterator[tuple
     """The place and the value of each line; lines that are not JSON are problems."""
     for place, line in numbered(f"{file}: line", text.split("\n")):
         if line.strip():
-            yield from ((place, value) for value in parsed([(place, line)], json_of, problems))
+            yield from ((place, value) for value in parsed([(place, line)], json.loads, problems))
 
 
 def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
