@@ -31,6 +31,7 @@ from captioning.models import (
     CNNEncoder,
     Decoder,
     DotProductAttention,
+    Encoder,
     HardAttention,
     LSTMDecoder,
     Model,
@@ -43,7 +44,7 @@ torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each ot
 
 os.environ["WANDB_MODE"] = "disabled"  # in fixtures of the session
 
-AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
+AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
 
 ATTENTIONS: dict[str, Any] = {
     "additive": AdditiveAttention,
@@ -250,8 +251,22 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(["a", "red", "circle", "square"])
 
 
-def decided(made: AnyDecoder) -> AnyDecoder:
-    """The decoder with large random parameters, with confident predictions, in double precision."""
+class Vectors(Encoder):
+    """Takes annotation vectors as they are, for images."""
+
+    def __init__(self, annotation_dim: int = 5) -> None:
+        super().__init__()
+        self.annotation_dim = annotation_dim
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        return height, width
+
+
+def decided(made: AnyModule) -> AnyModule:
+    """The module with large random parameters, for confident predictions, in double precision."""
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return made.double().eval()
@@ -283,15 +298,15 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
     return tiny_captioner(vocabulary)
 
 
-def tiny_captioner(vocabulary: Vocabulary) -> Captioner:
-    """A whole tiny model with random parameters, for images of 32 x 32 pixels."""
-    torch.manual_seed(3)
+def tiny_captioner(
+    vocabulary: Vocabulary, seed: int = 3, side: int = 32, hidden_dim: int = 16
+) -> Captioner:
+    """A whole tiny model with random parameters, for photos of so many pixels a side."""
+    torch.manual_seed(seed)
     encoder = CNNEncoder("small", weights=None)
-    decoder = LSTMDecoder(encoder.annotation_dim, len(vocabulary), 16, 16, 16)
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
-    return Captioner(model, vocabulary, Preprocessing(32))
+    decoder = decided(LSTMDecoder(encoder.annotation_dim, len(vocabulary), 16, hidden_dim, 16))
+    model = Model(encoder, Adapter(encoder.annotation_dim), decoder.float()).eval()
+    return Captioner(model, vocabulary, Preprocessing(side))
 
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:

@@ -11,8 +11,9 @@ from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.maps import head_names
-from captioning.models import Adapter, LSTMDecoder, Model, TransformerDecoder
+from captioning.models import Adapter, Model
 from captioning.search import BeamSearch
+from tests.conftest import LSTM, TRANSFORMER
 
 
 @pytest.fixture
@@ -45,38 +46,23 @@ def test_the_default_map_suits_the_decoder(captioner: Captioner, vocabulary: Voc
     assert captioner.default_map == "attention-evidence"
     encoder = captioner.model.encoder
     width = encoder.annotation_dim
-    shallow = LSTMDecoder(width, 8, 6, 7, 4, deep_output=False)
-    for decoder in (shallow, TransformerDecoder(width, 8, 8, 1, 2, 8)):
+    for decoder in (LSTM(width, 8, deep_output=False), TRANSFORMER(width, 8)):
         model = Model(encoder, Adapter(width), decoder)
         assert Captioner(model, vocabulary, Preprocessing(32)).default_map == "attention"
         with pytest.raises(InputError, match="only an LSTM decoder with deep output has it"):
             Captioner(model, vocabulary, Preprocessing(32), map_name="evidence")
 
 
-def test_every_layer_and_head_is_a_map(
+def test_all_heads_are_maps_and_unknown_maps_are_refused(
     captioner: Captioner, vocabulary: Vocabulary, photos: list[Path]
 ) -> None:
-    torch.manual_seed(3)
+    with pytest.raises(InputError, match="the attention of this model has a single head"):
+        captioner(photos, maps=["heads"])
+    with pytest.raises(InputError, match="unknown map 'lime'"):
+        captioner(photos)[0].map("lime")
     encoder = captioner.model.encoder
-    decoder = TransformerDecoder(encoder.annotation_dim, 8, 8, layers=2, heads=2, inner_width=8)
+    decoder = TRANSFORMER(encoder.annotation_dim, 8)
     model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
     [caption, *_] = Captioner(model, vocabulary, Preprocessing(32))(photos, maps=["heads"])
     assert caption.shown_maps == ("attention", *head_names(decoder))
     torch.testing.assert_close(caption.map("layer 2 mean"), caption.map("attention"))
-    heads = (caption.map("layer 2 head 1") + caption.map("layer 2 head 2")) / 2
-    torch.testing.assert_close(heads, caption.map("attention"))
-
-
-def test_maps_that_the_model_does_not_have_are_refused(
-    captioner: Captioner, photos: list[Path]
-) -> None:
-    for name, message in (
-        ("lime", "unknown map 'lime'"),
-        ("heads", "the attention of this model has a single head"),
-        ("layer 1 mean", "unknown map 'layer 1 mean'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            captioner(photos, maps=[name])
-    [caption, *_] = captioner(photos)
-    with pytest.raises(InputError, match="unknown map 'lime'"):
-        caption.map("lime")

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from captioning.captioner import Captioner, load
 from captioning.captioner.ensemble import EnsembleDecoder, JointEncoder, _spread, ensemble
-from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
-from captioning.models import Adapter, CNNEncoder, Decoder, Encoder, LSTMDecoder, Model
+from captioning.models import Adapter, Decoder, LSTMDecoder, Model
 from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
-from tests.conftest import checkpoint_of
+from tests.conftest import LSTM, Vectors, checkpoint_of, decided, tiny_captioner
 
 GENERATED = [EOS, 4, 5, 6, 7]
 SEARCHES = {
@@ -31,27 +30,10 @@ PHOTOS = [
 ]
 
 
-class Given(Encoder):
-    """Stands for an encoder whose annotation vectors the test gives."""
-
-    def __init__(self, annotation_dim: int) -> None:
-        super().__init__()
-        self.annotation_dim = annotation_dim
-
-    def forward(self, images: Tensor) -> Tensor:
-        return images
-
-    def grid(self, height: int, width: int) -> tuple[int, int]:
-        return height, width
-
-
-def member(seed: int, annotation_dim: int = 5, hidden_dim: int = 7) -> Model:
+def member(seed: int, hidden_dim: int = 7) -> Model:
     """A tiny model with confident predictions, in double precision."""
     torch.manual_seed(seed)
-    decoder = LSTMDecoder(annotation_dim, 8, 6, hidden_dim, attention_dim=4)
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    return Model(Given(annotation_dim), Adapter(annotation_dim), decoder.double()).eval()
+    return Model(Vectors(), Adapter(5), decided(LSTM(5, 8, hidden_dim=hidden_dim))).eval()
 
 
 def together(*members: Model) -> EnsembleDecoder:
@@ -61,17 +43,6 @@ def together(*members: Model) -> EnsembleDecoder:
 
 def decoder_of(model: Model | EnsembleDecoder) -> Decoder:
     return model.decoder if isinstance(model, Model) else model
-
-
-def model(words: Vocabulary, seed: int, side: int = 32, grid: int | None = None) -> Captioner:
-    """A whole tiny model with random parameters, an encoder of its own too."""
-    torch.manual_seed(seed)
-    encoder = CNNEncoder("small", weights=None, grid=grid)
-    decoder = LSTMDecoder(encoder.annotation_dim, len(words), 16, 16 + seed, 16)
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
-    return Captioner(model, words, Preprocessing(side))
 
 
 def searched(search: Search, model: Model | EnsembleDecoder, annotations: Tensor) -> Decoded:
@@ -146,8 +117,13 @@ def test_weights_of_a_coarse_grid_are_spread_over_the_finest_one() -> None:
     torch.testing.assert_close(found, torch.tensor([[expected]]) / 9)
 
 
-def test_photos_are_encoded_once_for_equal_encoders(vocabulary: Vocabulary) -> None:
-    members = [model(vocabulary, seed) for seed in (1, 2, 3)]
+@pytest.fixture
+def members(vocabulary: Vocabulary) -> list[Captioner]:
+    """Three captioners with encoders of their own, and hidden states of different widths."""
+    return [tiny_captioner(vocabulary, seed, hidden_dim=16 + seed) for seed in (1, 2, 3)]
+
+
+def test_photos_are_encoded_once_for_equal_encoders(members: list[Captioner]) -> None:
     for other in members[1:]:
         other.model.encoder.load_state_dict(members[0].model.encoder.state_dict())
     both = ensemble(members, ["a", "b", "c"])
@@ -169,8 +145,7 @@ def by_hand(members: Sequence[Captioner], photo: Image.Image) -> tuple[Tensor, T
 
 
 @torch.no_grad()
-def test_members_may_have_encoders_of_their_own(vocabulary: Vocabulary) -> None:
-    members = [model(vocabulary, seed) for seed in (1, 2, 3)]
+def test_members_may_have_encoders_of_their_own(members: list[Captioner]) -> None:
     members[2].model.encoder.load_state_dict(members[0].model.encoder.state_dict())
     both = ensemble(members, ["a", "b", "c"])
     assert isinstance(both.model.encoder, JointEncoder)
@@ -179,7 +154,7 @@ def test_members_may_have_encoders_of_their_own(vocabulary: Vocabulary) -> None:
         [caption] = both([photo], Greedy(max_length=1))
         probabilities, weights = by_hand(members, photo)
         best = probabilities[0, 0, 4:].max(0)
-        assert caption.words == (vocabulary.words[best.indices],)
+        assert caption.words == (both.vocabulary.words[best.indices],)
         assert caption.probabilities == pytest.approx([best.values.item()], rel=1e-5)
         torch.testing.assert_close(caption.map(), weights.view(1, 4, 4))
         assert caption.crop == members[0].preprocessing(photo).crop
@@ -188,8 +163,8 @@ def test_members_may_have_encoders_of_their_own(vocabulary: Vocabulary) -> None:
 def test_other_words_and_other_sizes_are_refused_by_name(
     vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    first, turned = model(vocabulary, 1), model(Vocabulary(vocabulary.words[::-1]), 1)
-    given = first, turned, model(vocabulary, 2, side=48)
+    turned = tiny_captioner(Vocabulary(vocabulary.words[::-1]))
+    given = tiny_captioner(vocabulary), turned, tiny_captioner(vocabulary, side=48)
     paths = [checkpoint_of(each, tmp_path / f"{n}.ckpt") for n, each in enumerate(given)]
     with pytest.raises(InputError, match=r"1\.ckpt: knows other words than .*0\.ckpt;"):
         load(paths[:2])

@@ -114,6 +114,7 @@ def test_anything_else_is_computed_plainly_and_one_line_says_why(
     assert reason in record.message
 
 
+@pytest.mark.integration
 def test_an_environment_variable_keeps_kernels_unimported() -> None:
     code = """
 import sys, captioning, captioning.training

@@ -11,16 +11,9 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.maps import Captioned
-from captioning.models import (
-    Adapter,
-    Decoder,
-    Encoder,
-    LSTMDecoder,
-    Model,
-    MultiHeadAttention,
-    TransformerDecoder,
-)
+from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory, State, Step
+from tests.conftest import DECODERS, LSTM, decided
 
 TOKENS = torch.tensor(
     [
@@ -28,7 +21,6 @@ TOKENS = torch.tensor(
         [[BOS, 6, 6, EOS, PAD], [BOS, 5, 4, 7, EOS]],
     ]
 )
-LSTM = partial(LSTMDecoder, 5, 8, embedding_dim=6, hidden_dim=7, attention_dim=4)
 
 
 class Patches(Encoder):
@@ -69,27 +61,25 @@ class Averaging(Decoder):
         return Step(logits, weights, state)
 
 
-DECODERS: dict[str, Callable[[], Decoder]] = {
+KINDS: dict[str, Callable[[int, int], Decoder]] = {
     "lstm": LSTM,
-    "multi-head": partial(LSTM, attention=partial(MultiHeadAttention, heads=2)),
+    "multi-head": DECODERS["multi-head"],
     "shallow output": partial(LSTM, deep_output=False),
-    "transformer": lambda: TransformerDecoder(5, 8, width=6, layers=2, heads=2, inner_width=7),
-    "user's own": lambda: Averaging(5, 8),
+    "transformer": DECODERS["transformer"],
+    "user's own": Averaging,
 }
 
 
 def captioned(kind: str = "lstm", tokens: Tensor = TOKENS, pixels: int = 32) -> Captioned:
     """Images of squares, 4 x 4 by default, with captions and a random model."""
     torch.manual_seed(3)
-    model = Model(Patches(), Adapter(5), DECODERS[kind]()).double().eval()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.7)
+    model = decided(Model(Patches(), Adapter(5), KINDS[kind](5, 8)))
     colours = torch.randint(256, (len(tokens), 3, pixels // 8, pixels // 8), dtype=torch.uint8)
     images = colours.repeat_interleave(8, dim=2).repeat_interleave(8, dim=3)
     return Captioned(model, images, model.encode(images).detach(), tokens)
 
 
-@pytest.fixture(params=DECODERS)
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """Every kind of decoder."""
     return request.param

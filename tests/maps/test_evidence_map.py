@@ -8,11 +8,10 @@ from captioning.models import LSTMDecoder
 from tests.maps.conftest import TOKENS, captioned
 
 
-def regions_of(given: Captioned) -> Tensor:
+def evidence_in(given: Captioned) -> Tensor:
     decoder = given.model.decoder
     assert isinstance(decoder, LSTMDecoder)
-    found: Tensor = decoder.output_context(given.annotations)
-    return found
+    return evidence(decoder, decoder.output_context(given.annotations), TOKENS[..., 1:])
 
 
 @pytest.mark.parametrize("region", [0, 7, 15])
@@ -22,7 +21,7 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
     decoder = given.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     nn.init.constant_(decoder.beta.bias, 100.0)
-    found = evidence(decoder, regions_of(given), TOKENS[..., 1:])
+    found = evidence_in(given)
     mask = torch.zeros(2, 16, dtype=torch.bool)
     mask[:, region] = True
     seen = given.model.remember(given.annotations, mask)
@@ -36,10 +35,7 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
 
 def test_evidence_is_a_sharpened_softmax_of_neighbourhoods() -> None:
     given = captioned()
-    decoder = given.model.decoder
-    assert isinstance(decoder, LSTMDecoder)
-    found = evidence(decoder, regions_of(given), TOKENS[..., 1:])
-    expected = evidence_shares(found, (4, 4))
+    expected = evidence_shares(evidence_in(given), (4, 4))
     torch.testing.assert_close(word_maps("evidence", given).flatten(3), expected)
 
 

@@ -1,12 +1,16 @@
 """The interface of a decoder, tested with every kind."""
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from captioning.configurable import build
-from captioning.data.vocabulary import BOS, EOS
+from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.models import Decoder, DotProductAttention, LSTMDecoder
+from tests.conftest import DECODERS
 
 MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
 TOKENS = torch.tensor([[[BOS, 4, 5, 6], [BOS, 7, 7, EOS]]] * 3)  # (B, N, T) = (3, 2, 4)
@@ -74,6 +78,14 @@ def test_its_config_builds_the_same_decoder(decoder: Decoder, annotations: Tenso
     again = build(decoder.config, Decoder).double().eval()
     again.load_state_dict(decoder.state_dict())
     assert again(annotations, TOKENS)[0].equal(decoder(annotations, TOKENS)[0])
+
+
+@pytest.mark.parametrize("kind", ["additive", "transformer"])
+def test_tied_embeddings_are_one_matrix_and_padding_is_zero(kind: str) -> None:
+    for tied in (False, True):
+        decoder: Any = partial(DECODERS[kind], tie_embeddings=tied)(5, 8)
+        assert (decoder.output.weight is decoder.embedding.weight) == tied
+        assert (decoder.embedding.weight[PAD] == 0).all()
 
 
 def test_gradients_reach_every_parameter(decoder: Decoder, annotations: Tensor) -> None:

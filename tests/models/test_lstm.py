@@ -101,8 +101,3 @@ def test_the_first_state_comes_from_the_mean_annotation(
     for name, layer in (("hidden", lstm.initial_hidden), ("cell", lstm.initial_cell)):
         for n in range(2):
             torch.testing.assert_close(state[name][:, n], torch.tanh(layer(mean)))
-
-
-def test_tied_embeddings_are_one_matrix() -> None:
-    decoder = LSTMDecoder(5, 8, 6, 7, 4, tie_embeddings=True)
-    assert decoder.output.weight is decoder.embedding.weight

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.data.vocabulary import BOS, PAD
+from captioning.data.vocabulary import BOS
 from captioning.models import TransformerDecoder
 from captioning.models.transformer import DecoderLayer, EncoderLayer, sinusoids
 from tests.conftest import decided
@@ -131,13 +131,6 @@ def test_the_order_of_the_words_matters(annotations: Tensor) -> None:
     other = TOKENS[..., [0, 2, 1, 3]]
     first, second = (made(layers=1)(annotations, t)[0][:, :, 3] for t in (TOKENS, other))
     assert (first - second).abs().max() > 1e-3
-
-
-def test_tied_embeddings_are_one_matrix_and_padding_is_zero() -> None:
-    decoder, apart = (TransformerDecoder(5, 8, 6, 1, 2, 7, tie_embeddings=t) for t in (True, False))
-    assert decoder.output.weight is decoder.embedding.weight
-    assert (decoder.embedding.weight[PAD] == 0).all()
-    assert apart.output.weight is not apart.embedding.weight
 
 
 def test_first_logits_of_a_new_decoder_are_small() -> None:

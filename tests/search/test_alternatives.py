@@ -1,6 +1,5 @@
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -8,8 +7,6 @@ from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.models import Decoder
 from captioning.search import BeamSearch
 from captioning.search.search import find_alternatives, find_substitutes
-
-PHOTOS = [Image.linear_gradient("L").convert("RGB"), Image.new("RGB", (30, 50), "red")]
 
 
 def stepped(decoder: Decoder, annotations: Tensor, tokens: Tensor) -> Tensor:
