@@ -170,10 +170,11 @@ class CaptionData(pl.LightningDataModule):
         keep = partial(feature_cache, encoder=encoder, faster=faster, hint=hint)
         records = [*self.train_records, *self.val_records]
         self._cache = keep(self.features, preprocessing=self.preprocessing, images=_images(records))
-        side = math.isqrt(self._cache.cells)
-        if self.crop and (self.crop > side or side**2 != self._cache.cells):
+        cells = len(self._cache[records[0].image])
+        side = math.isqrt(cells)
+        if self.crop and (self.crop > side or side**2 != cells):
             raise InputError(
-                f"data.crop: the features have {side} rows of {self._cache.cells // side} cells; "
+                f"data.crop: the features have {side} rows of {cells // side} cells; "
                 f"give at most {side}, or null where the numbers differ"
             )
         images = _images(record for record in self.train_records if not sided(record))

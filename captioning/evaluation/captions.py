@@ -5,7 +5,7 @@ from pathlib import Path
 
 from captioning.captioner import Captioner
 from captioning.captioner.ensemble import JointEncoder
-from captioning.data.feature_cache import FeatureCache
+from captioning.data.feature_cache import FeatureCache, fingerprint
 from captioning.data.preprocessing import View
 from captioning.data.readers import Reader
 from captioning.data.records import Record
@@ -53,8 +53,8 @@ def photos_of(
             f"{features}: a model that trained its whole encoder, or several different models, "
             "cannot use features; omit --features"
         )
-    cache = FeatureCache(features)
-    cache.check(encoder.constant, captioner.preprocessing, images)
+    cache = FeatureCache(features, fingerprint(encoder.constant, captioner.preprocessing))
+    cache.check(images)
     whole = 0.0, 0.0, float(side), float(side)
     return (View(cache[image], whole, (side, side)) for image in images)
 

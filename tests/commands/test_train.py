@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from captioning.commands import main
-from captioning.data.feature_cache import INDEX
+from captioning.shapes import write_shapes
 from captioning.training.train_cli import train
 from tests.conftest import refusal
 
-SHARD = "features-00000.npy"
+FEATURES = "features-000000.safetensors"
 
 Capture = pytest.CaptureFixture[str]
 
@@ -71,23 +71,23 @@ def test_features_are_those_that_a_training_computes(
 ) -> None:
     assert main(command(frozen_config, tmp_path / "features")) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'features'}\n"
-    ours, theirs = (folder / "features" / SHARD for folder in (tmp_path, frozen))
+    ours, theirs = (folder / "features" / FEATURES for folder in (tmp_path, frozen))
     assert ours.read_bytes() == theirs.read_bytes()
 
 
 @pytest.mark.integration
 def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
-    two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", "--data.limit", "3")
+    write_shapes(tmp_path / "scenes", train=32, val=6, test=1, pixels=48)  # of three batches
+    data = ["--data.reader.init_args.root", str(tmp_path / "scenes")]
+    two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", *data)
     process = subprocess.run(
         [sys.executable, "-m", "captioning", *two], capture_output=True, text=True, check=True
     )
     assert process.stdout == f"{tmp_path / 'two'}\n"
-    assert main(command(frozen_config, tmp_path / "one", "--data.limit", "3")) == 0
-    one, two_files = (
-        [(tmp_path / name / file).read_bytes() for file in (SHARD, INDEX)]
-        for name in ("one", "two")
-    )
-    assert one == two_files
+    assert main(command(frozen_config, tmp_path / "one", *data)) == 0
+    for number in range(3):
+        file = f"features-{number:06d}.safetensors"
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
 def test_scores_from_features_are_those_from_photos(

@@ -1,6 +1,7 @@
 """Features of frozen stages on disk, and what a training sees of them."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,21 +10,30 @@ import pytest
 import torch
 import yaml
 from PIL.Image import Transpose
+from safetensors import safe_open
 
 from captioning.commands import main
 from captioning.data import feature_cache as cache_module
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
-from captioning.data.feature_cache import INDEX, FeatureCache
+from captioning.data.feature_cache import FeatureCache, fingerprint
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from tests.data.conftest import Caches, cached, encoder
+from captioning.models import CNNEncoder
+from tests.data.conftest import Caches, cached, encoder, write
 
 SEEDS = range(40)
+
+
+def counting_encoder() -> tuple[CNNEncoder, list[int]]:
+    """The encoder, and the numbers of images that it is given."""
+    model, seen = encoder(), []
+    model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    return model, seen
 
 
 def test_features_are_the_encoders_vectors_up_to_half_precision(
@@ -35,52 +45,36 @@ def test_features_are_the_encoders_vectors_up_to_half_precision(
         torch.testing.assert_close(cache[photo].float(), vectors, rtol=1e-3, atol=1e-4)
 
 
-def test_an_error_loses_no_finished_shard(
+def test_an_error_loses_no_finished_batch(
     photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(cache_module, "BATCH", 2)
     whole = cached(folder.with_name("whole"), photos)
     content = photos[3].read_bytes()
     photos[3].write_bytes(content[:300])
     with pytest.raises(InputError, match=photos[3].name):
         cached(folder, photos)
     photos[3].write_bytes(content)
-    model, images = encoder(), []
-    model.register_forward_pre_hook(lambda _, given: images.append(len(given[0])))
+    model, seen = counting_encoder()
     cache = cached(folder, photos, model)
-    assert sum(images) == len(photos) - 2
+    assert sum(seen) == len(photos) - 2
     assert all(cache[photo].equal(whole[photo]) for photo in photos)
-    cached(folder, photos, model)
-    assert sum(images) == len(photos) - 2
 
 
-def test_features_can_be_used_without_the_photos(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    photos[0].unlink()
-    assert photos[0] in cached(folder, photos).images
-
-
-def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    with pytest.raises(InputError, match="features: made by another encoder"):
-        cached(folder, photos, encoder(seed=1))
-
-
-def test_only_added_and_replaced_photos_are_encoded_later(
-    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache_module, "FEWEST_ROWS", 3)
+def test_only_added_and_replaced_photos_are_encoded_later(photos: list[Path], folder: Path) -> None:
     bitmaps = [photo.with_suffix(".bmp") for photo in photos]  # files of equal size
     for photo, bitmap in zip(photos, bitmaps, strict=True):
         read_image(photo).save(bitmap)
     cached(folder, bitmaps[:4])
+    bitmaps[1].write_bytes(b"no photo")
+    with pytest.raises(InputError, match=bitmaps[1].name):
+        cached(folder, bitmaps)
     read_image(photos[1]).transpose(Transpose.FLIP_LEFT_RIGHT).save(bitmaps[1])
     bitmaps[2].unlink()
     for images, fault in ((bitmaps[:2], f"{bitmaps[1].name} and 0 more have"), (bitmaps, "has no")):
         with pytest.raises(InputError, match=f"features: .*{fault}"):
-            FeatureCache(folder).check(encoder(), Preprocessing(32), images)
-    model, seen = encoder(), []
-    model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+            FeatureCache(folder, fingerprint(encoder(), Preprocessing(32))).check(images)
+    model, seen = counting_encoder()
     cache = cached(folder, bitmaps[::-1], model)
     assert sum(seen) == 3
     read_image(photos[2]).save(bitmaps[2])
@@ -91,35 +85,18 @@ def test_only_added_and_replaced_photos_are_encoded_later(
     assert sum(seen) == 3
 
 
-def test_a_replaced_photo_is_encoded_after_an_error(photos: list[Path], folder: Path) -> None:
-    before = cached(folder, photos)[photos[1]]
-    content = photos[0].read_bytes()
-    photos[1].write_bytes(content[:300])
-    with pytest.raises(InputError, match=photos[1].name):
+def test_only_whole_features_of_this_encoder_are_taken(photos: list[Path], folder: Path) -> None:
+    write(folder / "index.json", [])
+    with pytest.raises(InputError, match=r"features: holds something .* an earlier version"):
         cached(folder, photos)
-    photos[1].write_bytes(content)
-    cache = cached(folder, photos)
-    torch.testing.assert_close(cache[photos[1]], cache[photos[0]], rtol=1e-2, atol=1e-2)
-    assert not cache[photos[1]].allclose(before, rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.parametrize("index", [[], {"fingerprint": "x", "rows": 64, "images": {"a.jpg": 3}}])
-def test_features_of_an_earlier_version_are_refused(
-    photos: list[Path], folder: Path, index: object
-) -> None:
-    folder.mkdir()
-    (folder / INDEX).write_text(json.dumps(index))
-    with pytest.raises(InputError, match="features: holds no features, or those of an earlier"):
-        cached(folder, photos)
-
-
-@pytest.mark.parametrize("size", [0, 1000])
-def test_a_shard_that_is_cut_short_is_refused(photos: list[Path], folder: Path, size: int) -> None:
+    (folder / "index.json").unlink()
     cached(folder, photos)
-    with (folder / "features-00000.npy").open("r+b") as file:
-        file.truncate(size)
-    with pytest.raises(InputError, match=r"features-00000\.npy: missing or damaged"):
-        FeatureCache(folder)[photos[0]]
+    with pytest.raises(InputError, match="features: made by another encoder"):
+        cached(folder, photos, encoder(seed=1))
+    for size in (1000, 0):
+        os.truncate(folder / "features-000000.safetensors", size)
+        with pytest.raises(InputError, match=r"features-000000\.safetensors: damaged; remove it"):
+            cached(folder, photos)
 
 
 def test_features_hold_however_the_paths_are_given_or_moved(
@@ -134,7 +111,9 @@ def test_features_hold_however_the_paths_are_given_or_moved(
     folder.rename(tmp_path / "there/features")
     photos[0].parent.rename(tmp_path / "there/photos")
     moved = [tmp_path / "there/photos" / photo.name for photo in photos]
-    assert moved[2] in cached(tmp_path / "there/features", moved).images
+    model, seen = counting_encoder()
+    assert cached(tmp_path / "there/features", moved, model)[moved[2]].equal(cache[photos[2]])
+    assert not seen
 
 
 @pytest.mark.parametrize(("crop", "views"), [(3, 8), (None, 2)], ids=["windows", "whole"])
@@ -196,7 +175,8 @@ def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -
     path = tmp_path / "mirrored.yaml"
     path.write_text(yaml.safe_dump(config))
     assert main(["features", "--config", str(path)]) == 0
-    plain, mirrored = (FeatureCache(tmp_path / name) for name in ("features", "features-mirrored"))
-    assert plain.fingerprint != mirrored.fingerprint
+    first = tmp_path.glob("features*/features-000000.safetensors")
+    indexes = [json.loads(safe_open(file, "pt").metadata()["index"]) for file in first]
+    assert len({index["fingerprint"] for index in indexes}) == 2
     folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
     assert main(["train", "--config", str(path), *folder]) == 0
