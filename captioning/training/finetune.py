@@ -74,7 +74,7 @@ class Plan(NamedTuple):
         elif photos < 500:
             plan = cls(0, 20, 8, "the words and manner of captions, and frequent things")
         elif photos < 2_000:
-            plan = cls(3, 12, 16, "captions of pictures like these")
+            plan = cls(3, 12, 8, "captions of pictures like these")
         else:
             plan = cls(6, 8, 32, "captions of pictures of another kind")
         epochs = epochs or plan.epochs
