@@ -14,44 +14,6 @@ def split(*captions: str) -> list[list[str]]:
     return [caption.split() for caption in captions]
 
 
-OTHER = split("x y z w")
-"""References of a second image, so that what the first has is rare."""
-
-
-def cider(candidate: str, *references: str) -> float:
-    """The score of the first of two images, of which each n-gram occurs in one."""
-    scores = cider_scores(split(candidate, "x"), [split(*references), OTHER])
-    return float(scores.images["CIDEr"][0])
-
-
-def test_a_caption_that_is_its_reference_scores_ten() -> None:
-    assert cider("a dog runs fast", "a dog runs fast") == pytest.approx(10)
-
-
-def test_a_repeated_word_is_no_more_alike_than_the_reference() -> None:
-    # Vectors (2, 0) and (1, 1), clipped to a product of 1; pairs of words do not match.
-    assert cider("a a", "a b") == pytest.approx(10 / 4 / (2 * math.sqrt(2)))
-
-
-def test_a_difference_in_length_is_penalised_by_a_gaussian() -> None:
-    # Three words and two pairs more: cosines 1/sqrt(4) of words and 0 of pairs, three pairs longer.
-    penalty = math.exp(-(3**2) / (2 * 6**2))
-    assert cider("a", "a b c d") == pytest.approx(10 / 4 * penalty / 2)
-
-
-def test_what_all_images_have_counts_for_nothing() -> None:
-    scores = cider_scores(split("a dog", "a cat"), [split("a dog"), split("a cat")])
-    alone = cider_scores(split("dog", "a"), [split("a dog"), split("a cat")])
-    assert alone.images["CIDEr"][1] == 0
-    assert scores.images["CIDEr"] == pytest.approx([5, 5])  # of words and of pairs, 1 of 1
-
-
-def test_the_unknown_word_counts_as_a_word_and_matches_nothing() -> None:
-    unknown = cider("a <unk> runs fast", "a <unk> runs fast")
-    assert unknown == pytest.approx(cider("a never runs fast", "a <unk> runs fast"), rel=1e-12)
-    assert unknown < 10
-
-
 def test_a_saved_corpus_says_how_rare_n_grams_are() -> None:
     # Of eight images "a" occurs in all, "dog" in four, "cat" in one or none: log 1, log 2, log 8.
     saved = DocumentFrequencies.of([split("a dog")] * 4 + [split("a")] * 4)

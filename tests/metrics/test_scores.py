@@ -6,7 +6,7 @@ import pytest
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.scores import Scores, diversity, intervals
+from captioning.metrics.scores import Scorer, Scores, diversity, intervals
 
 CANDIDATES = [caption.split() for caption in ("a dog runs fast", "a cat", "two red birds", "")]
 REFERENCES = [
@@ -17,6 +17,19 @@ REFERENCES = [
 
 def cider_of_all(candidates: list[list[str]], references: list[list[list[str]]]) -> Scores:
     return cider_scores(candidates, references, DocumentFrequencies.of(REFERENCES))
+
+
+@pytest.mark.parametrize("scorer", [bleu_scores, rouge_scores, cider_scores])
+def test_an_unknown_word_counts_as_a_word_and_matches_none(scorer: Scorer) -> None:
+    known = ["two", "red", "birds", "sit"]
+    references = [[["a", "<unk>", "runs", "fast", "<unk>"]], [known]]
+    found = [
+        scorer([f"a {word} runs fast {word}".split(), known], references).images
+        for word in ("<unk>", "never")
+    ]
+    for unknown, never in zip(*(images.values() for images in found), strict=True):
+        assert unknown[0] == pytest.approx(never[0], rel=1e-12)
+        assert unknown[0] < unknown[1]
 
 
 @pytest.mark.parametrize("scores", [bleu_scores, rouge_scores, cider_of_all])
