@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -168,16 +168,16 @@ class CaptionData(pl.LightningDataModule):
             if isinstance(batches, int) or batches < 1:  # a number, or a share
                 hint = "for fewer give --data.limit N"
         keep = partial(feature_cache, encoder=encoder, faster=faster, hint=hint)
-        records = [*self.train_records, *self.val_records]
-        self._cache = keep(self.features, preprocessing=self.preprocessing, images=_images(records))
-        cells = len(self._cache[records[0].image])
+        images = [record.image for record in (*self.train_records, *self.val_records)]
+        self._cache = keep(self.features, preprocessing=self.preprocessing, images=images)
+        cells = len(self._cache[images[0]])
         side = math.isqrt(cells)
         if self.crop and (self.crop > side or side**2 != cells):
             raise InputError(
                 f"data.crop: the features have {side} rows of {cells // side} cells; "
                 f"give at most {side}, or null where the numbers differ"
             )
-        images = _images(record for record in self.train_records if not sided(record))
+        images = [record.image for record in self.train_records if not sided(record)]
         if self.mirror and images:
             mirrored = MirroredPreprocessing(self.preprocessing.size, self.preprocessing.fit)
             mirrored.max_pixels = self.preprocessing.max_pixels
@@ -248,10 +248,6 @@ class CaptionData(pl.LightningDataModule):
             worker_init_fn=_lower_priority,
             pin_memory=on_gpu,
         )
-
-
-def _images(records: Iterable[Record]) -> list[Path]:
-    return [record.image for record in records]
 
 
 def _lower_priority(worker: int) -> None:

@@ -21,7 +21,6 @@ from torch.utils.data import get_worker_info
 from captioning import files
 from captioning.captioner import Captioner
 from captioning.commands import main
-from captioning.data import feature_cache
 from captioning.data.preprocessing import Preprocessing
 from captioning.files import only_writer
 from captioning.training.module import CaptioningModule
@@ -126,7 +125,7 @@ def last_line(capsys: Capture) -> str:
 def test_after_a_kill_and_a_full_disk_a_command_goes_on(
     name: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(feature_cache, "BATCH", 2)
+    monkeypatch.setattr("captioning.data.feature_cache.BATCH", 2)
     parts, whole = tmp_path / "parts", tmp_path / "whole"
     _, victim, count = WRITERS[name]
     resume = ["--resume"] if name == "train" else []

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from captioning.data.feature_cache import FeatureCache, feature_cache
-from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.models import CNNEncoder
 
@@ -70,17 +70,3 @@ def photos(shapes_records: list[Record], tmp_path: Path) -> list[Path]:
 def folder(tmp_path: Path) -> Path:
     """For features; it does not exist yet."""
     return tmp_path / "features"
-
-
-Caches = tuple[FeatureCache, FeatureCache]
-
-
-@pytest.fixture
-def caches(shapes_records: list[Record], tmp_path: Path) -> Caches:
-    """The features of the drawn scenes, and of the scenes mirrored."""
-    images = [record.image for record in shapes_records]
-    plain, mirrored = (
-        feature_cache(tmp_path / kind.__name__, encoder(), kind(32), images)
-        for kind in (Preprocessing, MirroredPreprocessing)
-    )
-    return plain, mirrored

@@ -8,23 +8,21 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from PIL.Image import Transpose
 from safetensors import safe_open
 
 from captioning.commands import main
-from captioning.data import feature_cache as cache_module
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
-from captioning.data.feature_cache import FeatureCache, fingerprint
+from captioning.data.feature_cache import FeatureCache, feature_cache, fingerprint
 from captioning.data.images import read_image
-from captioning.data.preprocessing import Preprocessing
+from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
-from tests.data.conftest import Caches, cached, encoder, write
+from tests.data.conftest import cached, encoder, write
 
 SEEDS = range(40)
 
@@ -48,7 +46,7 @@ def test_features_are_the_encoders_vectors_up_to_half_precision(
 def test_an_error_loses_no_finished_batch(
     photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "BATCH", 2)
+    monkeypatch.setattr("captioning.data.feature_cache.BATCH", 2)
     whole = cached(folder.with_name("whole"), photos)
     content = photos[3].read_bytes()
     photos[3].write_bytes(content[:300])
@@ -118,10 +116,13 @@ def test_features_hold_however_the_paths_are_given_or_moved(
 
 @pytest.mark.parametrize(("crop", "views"), [(3, 8), (None, 2)], ids=["windows", "whole"])
 def test_a_training_sees_windows_and_where_they_are(
-    caches: Caches, shapes_records: list[Record], crop: int | None, views: int
+    photos: list[Path], folder: Path, crop: int | None, views: int
 ) -> None:
-    side = crop or 4
-    image = shapes_records[0].image
+    side, image = crop or 4, photos[0]
+    caches = [
+        feature_cache(folder / kind.__name__, encoder(), kind(32), [image])
+        for kind in (Preprocessing, MirroredPreprocessing)
+    ]
     data = CaptionDataset(
         [Record(image, 1, ("a dog",)), Record(image, 1, ("a dog to the left",))],
         Vocabulary(["dog"]),
@@ -169,14 +170,10 @@ def test_only_for_a_gpu_features_are_read_ahead_and_pinned(
 
 
 def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:
-    config = yaml.safe_load(tiny_config.read_text())
-    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
-    config["data"] |= {"features": str(tmp_path / "features"), "mirror": True}
-    path = tmp_path / "mirrored.yaml"
-    path.write_text(yaml.safe_dump(config))
-    assert main(["features", "--config", str(path)]) == 0
+    options = ["--config", str(tiny_config), "--model.encoder.init_args.trainable_stages", "0"]
+    options += ["--data.features", str(tmp_path / "features"), "--data.mirror", "true"]
+    assert main(["features", *options]) == 0
     first = tmp_path.glob("features*/features-000000.safetensors")
     indexes = [json.loads(safe_open(file, "pt").metadata()["index"]) for file in first]
     assert len({index["fingerprint"] for index in indexes}) == 2
-    folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
-    assert main(["train", "--config", str(path), *folder]) == 0
+    assert main(["train", *options, "--trainer.default_root_dir", str(tmp_path / "run")]) == 0
