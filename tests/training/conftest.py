@@ -53,19 +53,19 @@ def saved(folder: Path, name: str = "last.ckpt") -> dict[str, Any]:
 
 
 def assert_same_training(first: Path, second: Path) -> None:
-    """Exactly the same parameters, buffers and optimiser."""
+    """Exactly the same parameters, buffers and optimiser, and weights that are averaged."""
     ours, theirs = saved(first), saved(second)
     assert ours["global_step"] == theirs["global_step"]
-    for part in ("state_dict", "optimizer_states"):
-        torch.testing.assert_close(ours[part], theirs[part], rtol=0, atol=0)
+    for part in ("state_dict", "optimizer_states", "current_model_state"):
+        torch.testing.assert_close(ours.get(part), theirs.get(part), rtol=0, atol=0)
 
 
-def interrupt_at(step: int, patch: pytest.MonkeyPatch) -> None:
-    """Let a training be interrupted in this step, counted from 0."""
+def interrupt_at(number: int, patch: pytest.MonkeyPatch) -> None:
+    """Let a training be interrupted in its batch of this number, counted from 0."""
     whole = CaptioningModule.training_step
 
     def training_step(self: CaptioningModule, batch: Any, index: int) -> Any:
-        if self.global_step == step:
+        if self.trainer.fit_loop.epoch_loop.total_batch_idx == number:
             raise KeyboardInterrupt
         return whole(self, batch, index)
 

@@ -14,7 +14,6 @@ from captioning.kernels import plain_losses
 from captioning.kernels.compiled import Compiled
 from captioning.training.checkpoints import resumable
 from captioning.training.loggers import keep_steps
-from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.training.conftest import (
     Train,
@@ -23,6 +22,8 @@ from tests.training.conftest import (
     saved,
     with_scores,
 )
+from tests.training.test_averaging import AVERAGED, SECOND_STAGE
+from tests.training.test_sampled_bound import SAMPLED_BOUND
 
 ONE, TWO = "--trainer.max_epochs=1", "--trainer.max_epochs=2"
 
@@ -35,56 +36,45 @@ run()
 """
 
 
+AFTER, WITHIN = ("--save_every=10", 3), ("--save_every=0", 5)
+TWO_BATCHES = ("--trainer.accumulate_grad_batches=2", "--data.batch_size=1")
+RESUMED: dict[str, tuple[str, int, tuple[str, ...]]] = {
+    "within epochs": (*WITHIN, ()),
+    "after epochs": (*AFTER, ()),
+    "with a worker": (*WITHIN, ("--data.workers=1",)),
+    "gradients accumulate": ("--save_every=0", 2, TWO_BATCHES),  # those of one batch are lost
+    "averaged": (*WITHIN, AVERAGED),
+    "averaged second stage": (*AFTER, SECOND_STAGE),
+    "a baseline": (*WITHIN, SAMPLED_BOUND),
+}
+"""Trainings: when they save, after which step they resume, and options."""
+
+
 @pytest.mark.parametrize(
-    ("save_every", "workers"),
+    "kind",
     [
-        ("0", "0"),
-        pytest.param("10", "0", marks=pytest.mark.integration),
-        pytest.param("0", "1", marks=pytest.mark.integration),
+        pytest.param(kind, marks=() if kind == "within epochs" else pytest.mark.integration)
+        for kind in RESUMED
     ],
-    ids=["within epochs", "after epochs", "with a worker"],
 )
 def test_resuming_after_an_interrupt_equals_never_stopping(
-    train_into: Train,
-    workers: str,
-    save_every: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    train_into: Train, kind: str, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--data.augment", "true", "--data.workers", workers, "--save_every", save_every)
-    options += ("--trainer.check_val_every_n_epoch", "2")  # the first validation follows step 5
+    save_every, step, more = RESUMED[kind]
+    options = [option.replace("CHECKPOINT", str(checkpoint)) for option in more]
+    options += ["--data.augment=true", save_every]
+    options += ["--trainer.check_val_every_n_epoch=2"]  # the first validation follows batch 5
     before = signal.getsignal(signal.SIGINT)
     whole = train_into("whole", *options)
     with monkeypatch.context() as patch:
-        interrupt_at(4, patch)  # in the middle of the second of three epochs
+        interrupt_at(5, patch)  # in the middle of an epoch
         with pytest.raises(KeyboardInterrupt, match="--resume"):
             train_into("parts", *options)
     assert signal.getsignal(signal.SIGINT) is before
-    assert saved(tmp_path / "parts")["global_step"] == (4 if save_every == "0" else 3)
+    assert saved(tmp_path / "parts")["global_step"] == step
     parts = train_into("parts", *options, "--resume")
     assert_same_training(whole, parts)
     assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
-
-
-@pytest.mark.integration
-def test_resuming_equals_never_stopping_if_gradients_accumulate(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ("--trainer.accumulate_grad_batches", "2", "--data.batch_size", "1", ONE)
-    whole = train_into("whole", *options)
-    step = CaptioningModule.training_step
-
-    def training_step(self: CaptioningModule, batch: Any, index: int) -> Any:
-        if index == 3:  # the gradients of the third batch wait for those of the fourth
-            raise KeyboardInterrupt
-        return step(self, batch, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CaptioningModule, "training_step", training_step)
-        with pytest.raises(KeyboardInterrupt):
-            train_into("parts", *options, "--save_every", "0")
-    assert saved(whole.with_name("parts"))["global_step"] == 1
-    assert_same_training(whole, train_into("parts", *options, "--resume"))
 
 
 def test_later_steps_are_compiled_also_when_resumed(

@@ -16,7 +16,7 @@ from captioning.kernels import accelerate
 from captioning.models import HardAttention, LSTMDecoder
 from captioning.models.losses import cross_entropy
 from captioning.training import SampledBound
-from tests.training.conftest import Train, assert_same_training, interrupt_at, saved
+from tests.training.conftest import saved
 from tests.training.test_processes import column, run
 
 REGIONS, WORDS = 3, 3
@@ -163,24 +163,10 @@ def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tenso
     assert gradient(loss.total, hard).isfinite().all()
 
 
-OPTIONS = (
+SAMPLED_BOUND = (
     *("--model.decoder.init_args.attention", "captioning.models.HardAttention"),
     *("--model.objective", "captioning.training.SampledBound"),
 )
-
-
-@pytest.mark.integration
-def test_the_baseline_resumes_with_the_training(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = train_into("whole", *OPTIONS)
-    with monkeypatch.context() as patch:
-        interrupt_at(4, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train_into("parts", *OPTIONS, "--save_every", "0")
-    parts = train_into("parts", *OPTIONS, "--resume")
-    assert saved(parts)["state_dict"]["objective.baseline"] < 0
-    assert_same_training(whole, parts)
 
 
 FIRMEST = """
