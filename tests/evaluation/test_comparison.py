@@ -152,10 +152,6 @@ TABLES = {
         "BLEU-1  0.2500  0.1250  -0.1250  -0.2500 to +0.5000       0.2500           0.0625",
         NOTE,
     ],
-    "csv": [
-        "score,A,B,difference,low,high,p bootstrap,p randomisation",
-        "BLEU-1,0.25,0.125,-0.125,-0.25,0.5,0.25,0.0625",
-    ],
     "markdown": [
         "|  | A | B | B - A | 95 % interval | p bootstrap | p randomisation |",
         "| --- | --: | --: | --: | --: | --: | --: |",
@@ -167,6 +163,6 @@ TABLES = {
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_the_table_in_every_format(form: Any) -> None:
+def test_the_table_for_people(form: Any) -> None:
     found = {"BLEU-1": Compared(0.25, 0.125, Interval(-0.25, 0.5), 0.25, 0.0625)}
     assert comparison_table(found, NOTE, form).splitlines() == TABLES[form]

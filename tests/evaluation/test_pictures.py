@@ -2,14 +2,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
-from captioning.evaluation import pictures
-from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport, Mention
 from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.mentions import map_values
@@ -64,21 +61,3 @@ def test_pictures_need_mentions_and_photos(report: GroundingReport, tmp_path: Pa
     (tmp_path / "0.png").unlink()
     with pytest.raises(InputError, match=r"0\.png"):
         save_grounding(report, tmp_path / "out")
-
-
-def test_diagrams_of_calibration_are_level_and_the_legend_below(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = Reliability(np.linspace(0.5, 0.9, 20), np.arange(20) % 5 > 0)
-    figures: list[Figure] = []
-    monkeypatch.setattr(pictures, "_save", lambda figure, _: figures.append(figure))
-    pictures.save_calibration(CalibrationReport(found, found, found), "calibration.png")
-    [figure] = figures
-    figure.draw_without_rendering()
-    *_, risk = [axes.get_position() for axes in figure.axes]
-    assert all(
-        axes.get_position().intervaly == pytest.approx(risk.intervaly) for axes in figure.axes
-    )
-    [legend] = figure.legends
-    assert legend.get_window_extent().y1 < figure.axes[-1].get_window_extent().y0
-    assert figure.axes[-1].get_ylim()[1] < 0.5  # a fifth is wrong

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from captioning.captioner import Captioner
-from captioning.data.dataset import Batch
+from captioning.data.dataset import Batch, padded
 from captioning.data.records import Record
+from captioning.data.vocabulary import Vocabulary
 from captioning.metrics import registry
 from captioning.metrics.registry import Metric
 from captioning.metrics.scores import Scores
@@ -16,6 +17,10 @@ from captioning.training.objectives import Loss, Objective
 from captioning.training.train_cli import train
 
 Train = Callable[..., Path]
+
+Capture = pytest.CaptureFixture[str]
+
+Patch = pytest.MonkeyPatch
 
 QUICK = ("--validation_page.images=0", "--validation_grounding.images=0")
 """Without what shows a validation, which takes longer than the rest of a tiny training."""
@@ -31,6 +36,33 @@ def loss_of(
     """The loss of a batch by an objective that is prepared first."""
     objective.prepare(records, captioner.vocabulary, captioner.preprocessing)
     return objective(captioner.fast, annotations, batch)
+
+
+def learnt(
+    steps: int,
+    rate: float,
+    objective: Objective,
+    captioner: Captioner,
+    annotations: torch.Tensor,
+    batch: Batch,
+    records: Sequence[Record] = (),
+) -> list[dict[str, float]]:
+    """The figures of each step in which the captioner's decoder learns a batch."""
+    objective.prepare(records, captioner.vocabulary, captioner.preprocessing)
+    optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=rate)
+    found = []
+    for _ in range(steps):
+        total, divisor, figures = objective(captioner.fast, annotations, batch)
+        optimizer.zero_grad()
+        (total / divisor).backward()
+        optimizer.step()
+        found.append({name: float(value) for name, value in figures.items()})
+    return found
+
+
+def tokens_of(photos: Sequence[Sequence[str]], vocabulary: Vocabulary) -> torch.Tensor:
+    """The words of the captions of each photo."""
+    return padded([[torch.tensor(vocabulary.encode(text)) for text in its] for its in photos])
 
 
 @pytest.fixture
@@ -60,7 +92,7 @@ def assert_same_training(first: Path, second: Path) -> None:
         torch.testing.assert_close(ours.get(part), theirs.get(part), rtol=0, atol=0)
 
 
-def interrupt_at(number: int, patch: pytest.MonkeyPatch) -> None:
+def interrupt_at(number: int, patch: Patch) -> None:
     """Let a training be interrupted in its batch of this number, counted from 0."""
     whole = CaptioningModule.training_step
 
@@ -72,7 +104,7 @@ def interrupt_at(number: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CaptioningModule, "training_step", training_step)
 
 
-def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
+def with_scores(monkeypatch: Patch, *scores: float) -> None:
     """Let the check before each training and then each validation have these BLEU-4."""
     coming = iter(scores)
 
@@ -84,7 +116,7 @@ def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
 
 
 @pytest.fixture(autouse=True)
-def without_process_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_process_group(monkeypatch: Patch) -> Iterator[None]:
     """Leaves no process group and launcher behind, for which later trainings would wait."""
     for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "WORLD_SIZE"):
         monkeypatch.setenv(name, "")  # so that it is unset after the test, too

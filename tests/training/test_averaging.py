@@ -13,7 +13,7 @@ from captioning.data.feature_cache import FeatureCache, fingerprint
 from captioning.training.callbacks import ExponentialAverage
 from captioning.training.loggers import ValidationTable
 from captioning.training.module import CaptioningModule
-from tests.training.conftest import Train, saved
+from tests.training.conftest import Patch, Train, saved
 
 WEIGHT = "model.decoder.output.weight"
 
@@ -46,7 +46,7 @@ def test_the_average_is_by_hand(keeps_start: bool, first: float) -> None:
 
 
 def test_a_checkpoint_holds_the_average_and_the_latest_weights(
-    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     seen = []
 

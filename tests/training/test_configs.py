@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from PIL import Image
 
 from captioning import shelf
 from captioning.training.train_cli import train
+from tests.conftest import draw_photos
+from tests.training.conftest import Patch
 
 CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
 QUICK = ("photos", "photos_self_critical", "shapes", "shapes_hard")
@@ -18,9 +19,7 @@ QUICK = ("photos", "photos_self_critical", "shapes", "shapes_hard")
 def flickr8k(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four photos in Flickr8k's own files."""
     folder = tmp_path_factory.mktemp("flickr8k")
-    (folder / "Images").mkdir()
-    for number in range(4):
-        Image.effect_noise((40, 30), 60 + number).save(folder / f"Images/{number}.jpg")
+    draw_photos(folder, *(f"Images/{number}.jpg" for number in range(4)))
     captions = [f"{number}.jpg#{n}\tA dog number {n} ." for number in range(4) for n in range(5)]
     (folder / "Flickr8k.token.txt").write_text("\n".join(captions))
     (folder / "Flickr_8k.trainImages.txt").write_text("0.jpg\n1.jpg\n2.jpg\n")
@@ -40,12 +39,6 @@ def bases_of(delta: Path) -> list[Path]:
     return [path for path in named if path in CONFIGS] or [delta.with_name("flickr8k.yaml")]
 
 
-def objective_of(configs: list[Path]) -> dict[str, float]:
-    """The arguments that the last configuration gives the objective."""
-    model = yaml.safe_load(configs[-1].read_text()).get("model", {})
-    return model.get("objective", {}).get("init_args", {})
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -55,40 +48,34 @@ def objective_of(configs: list[Path]) -> dict[str, float]:
     ids=[path.stem for path in CONFIGS],
 )
 def test_each_configuration_runs(
-    config: Path,
-    flickr8k: Path,
-    shapes_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    config: Path, flickr8k: Path, shapes_data: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    configs = [config]
-    if is_delta(config):
-        configs = [*bases_of(config), config]
-    whole = yaml.safe_load(configs[0].read_text())
-    kind = whole["data"]["reader"]["class_path"].rpartition(".")[2]
-    flickr, coco = (
+    configs = [*bases_of(config), config] if is_delta(config) else [config]
+    first, last = (yaml.safe_load(path.read_text()) for path in (configs[0], config))
+    readers = [
         {"class_path": f"captioning.data.readers.{name}", "init_args": {"root": str(root)}}
         for name, root in (("Flickr8k", flickr8k), ("Coco", shapes_data))
-    )
+    ]
     arguments = {
         "Coco": f"root={shapes_data}",
         "Flickr8k": f"root={flickr8k}",
-        "Joined": f"readers={json.dumps([flickr, coco])}",
+        "Joined": f"readers={json.dumps(readers)}",
     }
-    smaller = ["--data.size=64", "--data.batch_size=2", "--data.workers=0", "--data.min_count=1"]
-    local = ["--model.encoder.init_args.weights=null", f"--data.reader.init_args.{arguments[kind]}"]
-    trial = ["--trainer.fast_dev_run=true", "--trainer.accelerator=cpu"]
+    kind = first["data"]["reader"]["class_path"].rpartition(".")[2]
     given = [f"--config={path}" for path in configs]
-    if any("crop" in yaml.safe_load(path.read_text()).get("data", {}) for path in configs):
-        smaller.append("--data.crop=1")
-    if "classes" in objective_of(configs):  # which take weights
-        local.append("--model.objective.init_args.classes=0")
+    given.append(f"--data.reader.init_args.{arguments[kind]}")
+    given.append("--model.encoder.init_args.weights=null")
+    given += ["--data.size=64", "--data.batch_size=2", "--data.workers=0", "--data.min_count=1"]
+    if "crop" in first["data"] | last.get("data", {}):
+        given.append("--data.crop=1")
+    if "classes" in last.get("model", {}).get("objective", {}).get("init_args", {}):
+        given.append("--model.objective.init_args.classes=0")  # which take weights
     if config.stem == "photos_self_critical":  # which starts from the first stage
-        local.append("--model.initial=null")
-    assert train([*given, *smaller, *local, *trial]) is None
+        given.append("--model.initial=null")
+    assert train([*given, "--trainer.fast_dev_run=true", "--trainer.accelerator=cpu"]) is None
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == ({"runs"} if whole["data"].get("features") else set())
+    assert left == ({"runs"} if first["data"].get("features") else set())
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)

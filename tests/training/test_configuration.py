@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from captioning.commands import main
 from captioning.errors import InputError
 from captioning.training import configuration
-from captioning.training.train_cli import TrainCLI, plain_messages, train
+from captioning.training.train_cli import TrainCLI, plain_messages
+from tests.training.conftest import Patch, Train
 
 
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--max_epochs=3", "unrecognized arguments: --max_epochs=3"),
         ("--model.decoder=LSTMDecodr", r"model\.decoder.*LSTMDecodr"),
         ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
         ("--trainer.precision=bf16-true", "rounds away most steps of the weights; take 32-true"),
@@ -27,6 +26,7 @@ def test_a_wrong_option_is_named(tiny_config: Path, option: str, told: str) -> N
         TrainCLI(["--config", str(tiny_config), option])
 
 
+@pytest.mark.integration
 def test_one_batch_and_all_batches_stay_apart(tiny_config: Path, tmp_path: Path) -> None:
     """Lightning means one batch by 1 and all of them by 1.0.
 
@@ -45,32 +45,20 @@ def test_one_batch_and_all_batches_stay_apart(tiny_config: Path, tmp_path: Path)
     assert printed.split() == ["1", "1.0"]
 
 
-def test_what_lightning_refuses_is_one_line(
-    tiny_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--trainer.val_check_interval", "12", "--trainer.default_root_dir", str(tmp_path)]
+def test_what_lightning_refuses_is_one_line(train_into: Train) -> None:
     with pytest.raises(InputError, match=r"trainer cannot do this: .*val_check_interval"):
-        train(["--config", str(tiny_config), *options])
-    part = "[{class_path: EarlyStopping, init_args: {monitor: val/none}}]"
-    (tmp_path / "delta.yaml").write_text(
-        f"trainer: {{default_root_dir: {tmp_path}, callbacks: {part}}}"
-    )
-    configs = ["--config", str(tiny_config), "--config", str(tmp_path / "delta.yaml")]
-    assert main(["train", *configs, "--validation_page.images=0"]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith("captioning: ")
+        train_into("run", "--trainer.val_check_interval=12")
+    callbacks = "[{class_path: EarlyStopping, init_args: {monitor: val/none}}]"
+    with pytest.raises(InputError, match=r"trainer cannot do this: .*val/none"):
+        train_into("run", f"--trainer.callbacks={callbacks}")
 
 
 @pytest.mark.parametrize(
-    "option",
-    [
-        "--model.encoder.init_args.backbone=timm/vit_giant_patch14_224",
-        "--model.decoder.init_args.hidden_dim=16384",
-    ],
+    "option", ["encoder.init_args.backbone=timm/vit_giant_patch14_224", "decoder.hidden_dim=16384"]
 )
 def test_a_model_of_too_many_parameters_is_refused(
-    option: str, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, train_into: Train, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(configuration, "MOST_PARAMETERS", 10_000_000)
-    options = [option, f"--trainer.default_root_dir={tmp_path}"]
-    with plain_messages(), pytest.raises(InputError, match="more than 10,000,000 parameters"):
-        TrainCLI(["--config", str(tiny_config), *options])
+    with pytest.raises(InputError, match="more than 10,000,000 parameters"):
+        train_into("run", f"--model.{option}")

@@ -4,6 +4,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from captioning.shapes import write_shapes
 from captioning.training.finetune import SHARES, Plan, best_between, finetune
 from captioning.training.initial import between
 from captioning.training.train_cli import initial_words, train
+from tests.training.conftest import Capture, Patch
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
 
@@ -39,8 +41,14 @@ def folder(tmp_path: Path) -> Path:
     return photos
 
 
+def tuned(folder: Path, name: str = "out", **options: Any) -> Path:
+    """The model of drawn scenes after an epoch of the photos."""
+    given: dict[str, Any] = {"model": "shapes", "out": folder.parent / name, "epochs": 1}
+    return finetune(folder, **(given | options))
+
+
 def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     out = tmp_path / "out"
     options = ["--model", "shapes", "--out", str(out), "--epochs", "10"]
@@ -70,11 +78,11 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
 
 @pytest.mark.integration
 def test_captions_in_another_language_keep_no_word_of_the_model(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: Capture
 ) -> None:
     for number, file in enumerate(sorted(folder.glob("*.txt"))):
         file.write_text(f"eine Wand, die man {number} sieht\nTapete in schöner Farbe\n")
-    words = set(load(finetune(folder, out=tmp_path / "out", epochs=1)).vocabulary.words)
+    words = set(load(tuned(folder, model="photos")).vocabulary.words)
     assert {"wand", "tapete", "farbe"} <= words
     assert not {"the", "dog", "person"} & words
     told = capsys.readouterr().err
@@ -82,43 +90,40 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
 
 
 def test_a_finished_model_is_replaced_by_the_same_command_alone(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    run = tmp_path / "out"
-    count = len(FEATURES)
+    count, model = len(FEATURES), tmp_path / "start.safetensors"
     start = Calibration(1.0, (0.0,) * count, (1.0, *(0.0,) * (count - 1)), -1.0)
-    export("shapes", tmp_path / "start.safetensors", calibration=start)
-    options = {"model": tmp_path / "start.safetensors", "out": run}
-    before = finetune(folder, **options, epochs=1).read_bytes()
-    calibration = load(run / "best.safetensors").calibration
+    export("shapes", model, calibration=start)
+    before = tuned(folder, model=model).read_bytes()
+    calibration = load(tmp_path / "out/best.safetensors").calibration
     assert calibration is not None  # a few photos move its start's
     assert calibration.weights == pytest.approx(start.weights, abs=0.1)
     assert calibration.bias != start.bias
     capsys.readouterr()
-    assert finetune(folder, **options, epochs=1).read_bytes() == before
+    assert tuned(folder, model=model).read_bytes() == before
     told = capsys.readouterr().err
     assert "nothing is left to train; to continue, raise --epochs" in told
     assert "CIDEr" not in told  # nothing is captioned for it
     with pytest.raises(InputError, match=r"another training \(by --seed\); .* --overwrite"):
-        finetune(folder, **options, seed=1)
+        tuned(folder, model=model, seed=1)
     other = shutil.copytree(folder, tmp_path / "other" / folder.name)
     with pytest.raises(InputError, match=r"another training \(by the folder\)"):
-        finetune(other, **options, epochs=1)
+        tuned(other, model=model, out=tmp_path / "out")
     capsys.readouterr()
-    finetune(folder, **options, epochs=2)
+    tuned(folder, model=model, epochs=2)
     told = capsys.readouterr().err
     assert "epoch 2/2" in told
     assert "epoch 1/2" not in told
-    finetune(other, **options, epochs=1, overwrite=True)
+    tuned(other, model=model, out=tmp_path / "out", overwrite=True)
     assert "epoch 1/1" in capsys.readouterr().err
 
 
 def test_added_and_replaced_photos_are_learnt_by_the_same_command(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     run = tmp_path / "out"
-    options = {"model": "shapes", "out": run, "epochs": 1}
-    before = finetune(folder, **options).read_bytes()
+    before = tuned(folder).read_bytes()
     kept = [path.read_bytes() for path in sorted(run.glob("*.ckpt"))]
     Image.new("RGB", (80, 48), "white").save(folder / "16.png")
     (folder / "16.txt").write_text("a white wall\n")
@@ -126,9 +131,9 @@ def test_added_and_replaced_photos_are_learnt_by_the_same_command(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CaptionData, "val_dataloader", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):  # before anything is replaced
-            finetune(folder, **options)
+            tuned(folder)
     assert [path.read_bytes() for path in sorted(run.glob("*.ckpt"))] == kept
-    finetune(folder, **options)
+    tuned(folder)
     told = capsys.readouterr().err
     assert told.count("photos or captions have changed: training again") == 2
     assert "epoch 1/1" in told.rpartition("changed")[2]
@@ -137,10 +142,10 @@ def test_added_and_replaced_photos_are_learnt_by_the_same_command(
 
 
 def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     write_shapes(tmp_path / "scenes", train=30, val=9, test=1, progress=False)
-    model = finetune(folder, "shapes", tmp_path / "out", epochs=1, keep=tmp_path / "scenes")
+    model = tuned(folder, keep=tmp_path / "scenes")
     told = capsys.readouterr().err
     counts = r"(\d+) photos to train on and (\d+) to validate.*\n"
     assert re.search(rf"{counts}\1 photos of \S+scenes train along, and \2 validate\n", told)
@@ -150,25 +155,22 @@ def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
 
 
 def test_the_settings_of_a_training_that_runs_in_the_folder_stay(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(files, "PATIENCE", 0.1)
     out = tmp_path / "out"
     out.mkdir()
     (out / "finetune.yaml").write_text("of the other training")
     with only_writer(out), pytest.raises(InputError, match="another process is writing there"):
-        finetune(folder, model="shapes", out=out, epochs=1)
+        tuned(folder)
     assert [file.name for file in out.glob("[!.]*")] == ["finetune.yaml"]
     assert (out / "finetune.yaml").read_text() == "of the other training"
 
 
-def test_captions_in_another_script_are_learnt_by_its_tokenizer(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_captions_in_another_script_are_learnt_by_its_tokenizer(folder: Path) -> None:
     for path in folder.glob("*.txt"):
         path.write_text("一面红色的墙\n墙是红色的\n" + "墙是红色的" * 20, encoding="utf-8")
-    model = finetune(folder, "shapes", tmp_path / "out", epochs=1, tokenizer="chinese")
-    loaded = load(model)
+    loaded = load(tuned(folder, tokenizer="chinese"))
     assert loaded.vocabulary.tokenizer == "chinese"
     assert set(loaded.vocabulary.words) == {"一面", "红色", "的", "墙", "是"}
     caption = loaded(folder / "0.png")
@@ -177,7 +179,7 @@ def test_captions_in_another_script_are_learnt_by_its_tokenizer(
 
 
 def test_captions_in_another_language_never_go_back_to_the_start(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: Patch
 ) -> None:
     tried: list[float] = []
 
@@ -188,17 +190,17 @@ def test_captions_in_another_language_never_go_back_to_the_start(
     monkeypatch.setattr("captioning.training.finetune.between", watched)
     for path in folder.glob("*.txt"):
         path.write_text("eine bemalte Wand mit a star\ndie Tapete ist bunt\n")
-    german = load(finetune(folder, "shapes", tmp_path / "german", epochs=1))
+    german = load(tuned(folder, "german"))
     assert (german.vocabulary.spellings["wand"], len(german.vocabulary.spellings)) == ("Wand", 2)
     assert tried == [0]
     for path in folder.glob("*.txt"):
         path.write_text("a painted wall\na star to the left of a square\n")
-    finetune(folder, "shapes", tmp_path / "english", epochs=1)
+    tuned(folder, "english")
     assert tried == [0, *SHARES[:-1]]
 
 
 def test_bad_photos_are_named_before_training_or_left_out(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     (folder / "3.png").write_bytes(b"no photo")
     options = ["--model", "shapes", "--out", str(tmp_path / "out"), "--epochs", "1"]
@@ -239,7 +241,7 @@ def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path
 @pytest.mark.integration
 def test_a_model_of_photos_learns_to_caption_drawn_scenes(tmp_path: Path) -> None:
     write_shapes(tmp_path / "scenes", train=60, val=10, test=10, progress=False)
-    model = finetune(tmp_path / "scenes", out=tmp_path / "out", epochs=15)
+    model = tuned(tmp_path / "scenes", model="photos", epochs=15)
     captions = load(model)(sorted((tmp_path / "scenes/test").glob("*.jpg")))
     known = {"circle", "square", "triangle", "star", "cross"}
     assert sum(bool(known & set(caption.words)) for caption in captions) >= 8

@@ -12,7 +12,7 @@ from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
 from captioning.training.initial import UNLIKELY, between, start_from
 from captioning.training.train_cli import initial_words
-from tests.training.conftest import Train
+from tests.training.conftest import Capture, Train
 
 
 def with_words(captioner: Captioner, *words: str) -> Captioner:
@@ -95,9 +95,7 @@ def test_other_words_first_are_refused(checkpoint: Path) -> None:
         start_from(str(checkpoint), captioner)
 
 
-def test_a_training_adds_the_words_of_its_captions(
-    train_into: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_adds_the_words_of_its_captions(train_into: Train, capsys: Capture) -> None:
     few = str(train_into("few", "--data.min_count", "4") / "last.ckpt")
     words = initial_words(few)
     more = str(train_into("more", "--model.initial", few, "--data.min_count", "1") / "last.ckpt")

@@ -15,7 +15,7 @@ from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
 from captioning.training.objectives import Consensus, grid_of
-from tests.training.conftest import loss_of
+from tests.training.conftest import loss_of, tokens_of
 
 TOKENS = torch.tensor(
     [
@@ -51,13 +51,6 @@ def test_the_loss_is_equation_14_per_word(
     assert total.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_label_smoothing_is_the_decoders(captioner: Captioner, seen: Tensor) -> None:
-    total, _, _ = loss_of(CrossEntropy(0.2, 0.0), captioner, seen, BATCH)
-    memory = captioner.model.remember(seen)
-    logits, _ = captioner.model.decoder.teacher_forcing(memory, TOKENS[..., :-1])
-    torch.testing.assert_close(total, cross_entropy(logits, TOKENS[..., 1:], 0.2))
-
-
 def test_the_loss_has_no_nan_where_a_caption_is_padding(captioner: Captioner, seen: Tensor) -> None:
     options: dict[str, Any] = {"label_smoothing": 0.1, "attention_penalty": 1.0}
     loss_of(CrossEntropy(**options), captioner, seen.requires_grad_(), BATCH).total.backward()
@@ -78,17 +71,8 @@ RECORDS = [
 WORDS = Vocabulary.build([caption for captions in PHOTOS for caption in captions], 1)
 
 
-def tokens_of(photos: list[list[str]], vocabulary: Vocabulary = WORDS) -> Tensor:
-    rows = [[vocabulary.encode(caption) for caption in captions] for captions in photos]
-    tokens = torch.full((len(rows), max(map(len, rows)), 12), PAD)
-    for b, captions in enumerate(rows):
-        for n, ids in enumerate(captions):
-            tokens[b, n, : len(ids)] = torch.tensor(ids)
-    return tokens
-
-
 def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
-    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS))
+    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS, WORDS))
     ended = [[(*caption.split(), "<eos>") for caption in captions] for captions in PHOTOS]
     first = ended[0]
     scores = cider_scores(
@@ -99,7 +83,7 @@ def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
 
 
 def test_photos_count_alike_and_padding_counts_nothing() -> None:
-    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS))
+    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS, WORDS))
     torch.testing.assert_close(weights.sum(dim=1), torch.tensor([3.0, 3.0, 1.0, 3.0]))
     assert weights[2].tolist() == [1, 0, 0]
     assert weights[3].tolist() == [1, 1, 1], "they have nothing in common but that they end"

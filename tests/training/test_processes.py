@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.conftest import saved
+
 pytestmark = pytest.mark.integration
 
 OPTIONS = [
@@ -35,6 +37,10 @@ def run(command: list[str], tiny_config: Path, folder: Path, *options: str) -> s
     return launched([sys.executable, *command, "train", "--config", str(tiny_config), *place], {})
 
 
+TWO = ("--data.batch_size", "1", "--trainer.devices", "2", "--trainer.strategy", "ddp")
+"""Two processes of half the images each."""
+
+
 def column(folder: Path, name: str) -> list[float]:
     with (folder / "csv" / "metrics.csv").open() as file:
         return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
@@ -58,18 +64,14 @@ def alone(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_train_as_one(
     launcher: list[str], alone: Path, tiny_config: Path, tmp_path: Path
 ) -> None:
-    two = ["--data.batch_size", "1", "--trainer.devices", "2", "--trainer.strategy", "ddp"]
-    printed = run(launcher, tiny_config, tmp_path, *two)
+    printed = run(launcher, tiny_config, tmp_path, *TWO)
     losses, expected = column(tmp_path, "train/loss"), column(alone, "train/loss")
     assert len(expected) == 6
     assert losses == pytest.approx(expected, rel=1e-5)
-    assert column(tmp_path, "val/BLEU-4") == column(alone, "val/BLEU-4")
-    assert column(tmp_path, "val/BLEU-1") == column(alone, "val/BLEU-1")
+    for score in ("val/BLEU-4", "val/BLEU-1"):
+        assert column(tmp_path, score) == column(alone, score)
     assert printed.splitlines() == [str(tmp_path / "best.ckpt")]
-    first, second = (
-        torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
-        for folder in (alone, tmp_path)
-    )
+    first, second = (saved(folder)["state_dict"] for folder in (alone, tmp_path))
     torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
 
 
@@ -89,12 +91,10 @@ def test_the_slurm_script_trains_as_one_process(
     checkout, folder = tmp_path / "checkout", tmp_path / "run"
     (checkout / ".venv" / "bin").mkdir(parents=True)
     (checkout / ".venv" / "bin" / "activate").touch()
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    (commands / "srun").write_text(SRUN)
-    (commands / "srun").chmod(0o755)
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "srun").chmod(0o755)
     script = Path(__file__).parents[2] / "scripts" / "slurm_train.sh"
-    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     slurm = {"JOB_ID": "1", "JOB_NAME": "captioning", "NODELIST": "localhost", "NNODES": "1"}
     slurm |= {"NTASKS": "2", "NTASKS_PER_NODE": "2", "SUBMIT_DIR": str(checkout)}
     environment = {f"SLURM_{name}": value for name, value in slurm.items()}

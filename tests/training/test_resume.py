@@ -16,6 +16,8 @@ from captioning.training.checkpoints import resumable
 from captioning.training.loggers import keep_steps
 from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.training.conftest import (
+    Capture,
+    Patch,
     Train,
     assert_same_training,
     interrupt_at,
@@ -58,7 +60,7 @@ RESUMED: dict[str, tuple[str, int, tuple[str, ...]]] = {
     ],
 )
 def test_resuming_after_an_interrupt_equals_never_stopping(
-    train_into: Train, kind: str, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, kind: str, checkpoint: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     save_every, step, more = RESUMED[kind]
     options = [option.replace("CHECKPOINT", str(checkpoint)) for option in more]
@@ -77,9 +79,7 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
     assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
 
 
-def test_later_steps_are_compiled_also_when_resumed(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_steps_are_compiled_also_when_resumed(train_into: Train, monkeypatch: Patch) -> None:
     wanted: list[bool] = []
     monkeypatch.setattr("captioning.kernels.compiled.compile_from_now", wanted.append)
     train_into("whole", "--compile_after=4")
@@ -90,9 +90,7 @@ def test_later_steps_are_compiled_also_when_resumed(
     assert wanted == [False] * 3 + [False] + [False] + [True] * 5 + [False]
 
 
-def test_on_a_gpu_encoder_and_loss_are_compiled(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_gpu_encoder_and_loss_are_compiled(train_into: Train, monkeypatch: Patch) -> None:
     compiled: list[str] = []
 
     def plainly(function: Any, trains: bool) -> Any:
@@ -123,7 +121,7 @@ def test_sigterm_ends_with_a_line_that_says_how_to_continue(
 
 
 def test_a_moved_run_resumes_with_its_best_checkpoint(
-    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     with_scores(monkeypatch, 0.0, 0.3, 0.1, 0.0, 0.2)
     train_into("here", TWO).rename(tmp_path / "there")
@@ -135,7 +133,7 @@ def test_a_moved_run_resumes_with_its_best_checkpoint(
 
 
 def test_an_overwritten_run_is_never_resumed_from(
-    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     train_into("run", ONE)
     interrupt_at(1, monkeypatch)
@@ -199,9 +197,7 @@ def test_a_best_checkpoint_without_a_last_one_is_never_lost(
     assert {file.name: file.read_bytes() for file in folder.glob("[!.]*")} == kept
 
 
-def test_resuming_an_ended_training_says_what_to_raise(
-    train_into: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resuming_an_ended_training_says_what_to_raise(train_into: Train, capsys: Capture) -> None:
     folder = train_into("run", TWO)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     capsys.readouterr()
@@ -213,7 +209,7 @@ def test_resuming_an_ended_training_says_what_to_raise(
 
 
 def test_an_early_stopped_training_continues_with_more_patience(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    train_into: Train, monkeypatch: Patch, capsys: Capture
 ) -> None:
     with_scores(monkeypatch, 0.0, 0.3, 0.2, 0.0, 0.1, 0.1)
     patience = "--early_stopping.patience"
@@ -231,8 +227,8 @@ def test_an_early_stopped_training_continues_with_more_patience(
 def test_scores_of_0_stop_nothing(
     scores: tuple[float, ...],
     train_into: Train,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capture,
 ) -> None:
     with_scores(monkeypatch, 0.0, *scores)
     folder = train_into("run", "--early_stopping.patience", "1")  # 3 epochs
@@ -240,9 +236,7 @@ def test_scores_of_0_stop_nothing(
     assert "best val/BLEU-4: 0.0000, as no caption resembles" in capsys.readouterr().err
 
 
-def test_a_resumed_training_reports_changed_settings(
-    train_into: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resumed_training_reports_changed_settings(train_into: Train, capsys: Capture) -> None:
     before = (train_into("run", ONE) / "config.yaml").read_bytes()
     for option in ("learning_rate=0.5", "weight_decay=0.5"):
         with pytest.raises(InputError, match=r"model\.\w+: resumed with 0\.5, begun with 0\.\d+"):

@@ -16,8 +16,8 @@ from captioning.kernels import accelerate
 from captioning.models import HardAttention, LSTMDecoder
 from captioning.models.losses import cross_entropy
 from captioning.training import SampledBound
-from tests.training.conftest import saved
-from tests.training.test_processes import column, run
+from tests.training.conftest import Patch, saved
+from tests.training.test_processes import TWO, column, run
 
 REGIONS, WORDS = 3, 3
 PATHS = list(itertools.product(range(REGIONS), repeat=WORDS))
@@ -170,7 +170,6 @@ SAMPLED_BOUND = (
 
 
 FIRMEST = """
-from captioning.kernels import accelerate
 from captioning.models import HardAttention
 
 
@@ -184,17 +183,15 @@ class Firmest(HardAttention):
 
 @pytest.mark.integration
 def test_two_processes_learn_hard_attention_as_one(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     (tmp_path / "firmest.py").write_text(FIRMEST)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     hard = ["--import", "firmest", "--model.decoder.init_args.attention", "firmest.Firmest"]
-    hard += ["--model.objective", "captioning.training.SampledBound"]
-    hard += ["--model.objective.init_args.expected", "0"]
+    hard += [*SAMPLED_BOUND[2:], "--model.objective.init_args.expected", "0"]
     one, two = tmp_path / "one", tmp_path / "two"
     run(["-m", "captioning"], tiny_config, one, *hard, "--data.batch_size", "2")
-    ranks = ["--data.batch_size", "1", "--trainer.devices", "2", "--trainer.strategy", "ddp"]
-    run(["-m", "captioning"], tiny_config, two, *hard, *ranks)
+    run(["-m", "captioning"], tiny_config, two, *hard, *TWO)
     for name in ("train/loss", "train/baseline", "train/entropy"):
         expected = column(one, name)
         assert len(expected) == 6

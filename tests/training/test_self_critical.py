@@ -1,4 +1,4 @@
-"""Rewarded samples: by hand, against the exact expectation, and in a training."""
+"""Rewarded samples: against the exact expectation, and in a training."""
 
 from itertools import product
 from pathlib import Path
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.data.dataset import Batch, padded
+from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.kernels import accelerate, caption_cross_entropy
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
-from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.decoder import Decoder
 from captioning.search import Decoded
 from captioning.training import SelfCritical
 from captioning.training.self_critical import said, self_critical_loss
 from tests.conftest import DECODERS, decided
-from tests.training.conftest import Train, loss_of, saved
+from tests.training.conftest import Train, learnt, loss_of, saved, tokens_of
 
 A, B = 4, 5
 """The two words of the vocabulary."""
@@ -30,21 +30,6 @@ CAPTIONS = [
     *(list(words) for words in product((A, B), repeat=2)),  # cut before their end
 ]
 """All that two words can say in at most two tokens."""
-
-
-class Unconditional(Decoder):
-    """Every word has the same probabilities, whatever was said and seen."""
-
-    def __init__(self, scores: Tensor) -> None:
-        super().__init__(annotation_dim=1, vocab_size=len(scores))
-        self.scores = torch.nn.Parameter(scores)
-
-    def start(self, memory: Memory, n: int) -> State:
-        return {}
-
-    def step(self, tokens: Tensor, state: State, memory: Memory) -> Step:
-        weights = memory.annotations.new_full((*tokens.shape, memory.annotations.shape[1]), 1.0)
-        return Step(self.scores.expand(*tokens.shape, -1), weights, state)
 
 
 @pytest.fixture(params=DECODERS)
@@ -62,26 +47,6 @@ def probabilities(decoder: Decoder, annotations: Tensor) -> Tensor:
     places = torch.full((6,), -1).index_copy(0, torch.tensor([EOS, A, B]), torch.arange(3))
     found = possible.gather(3, places[tokens].clamp(min=0)[..., None]).squeeze(3)
     return found.masked_fill(tokens == PAD, 0.0).sum(2).exp()[0]
-
-
-def test_the_gradient_of_a_rewarded_sample_by_hand() -> None:
-    # Probabilities of the end, A and B: 1/2, 1/4 and 1/4. PAD, BOS and UNK are as probable for the
-    # decoder, but cannot be said.
-    scores = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.25, 0.25]).log()
-    decoder = Unconditional(scores)
-    # "A B" is better by 3 than the empty caption, so that their advantages are 3 and -3.
-    samples = torch.tensor([[[A, B, EOS], [EOS, PAD, PAD]]])
-    memory = decoder.remember(torch.ones(1, 1, 1))
-    loss = self_critical_loss(decoder, memory, samples, torch.tensor([[4.0, 1.0]]))
-    assert loss.item() == pytest.approx(
-        -3 * torch.tensor(1 / 32).log() + 3 * torch.tensor(0.5).log()
-    )
-    (found,) = torch.autograd.grad(loss, [decoder.scores])
-    # Each word's gradient is its probability minus one where it was said: three words of "A B",
-    # with advantage 3, and one of the empty caption, with advantage -3.
-    end = 3 * (3 * 1 / 2 - 1) - 3 * (1 / 2 - 1)
-    word = 3 * (3 * 1 / 4 - 1) - 3 * (1 / 4)
-    torch.testing.assert_close(found, torch.tensor([0, 0, end, 0, word, word]))
 
 
 def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: Decoder) -> None:
@@ -159,9 +124,7 @@ def test_rewards_are_not_rounded_under_autocast(captioner: Captioner) -> None:
 
 def test_the_likelihood_of_references_is_added_per_sample(captioner: Captioner) -> None:
     records = [Record(Path("1.jpg"), 1, ("a red circle",)), Record(Path("2.jpg"), 2, ("a",))]
-    tokens = padded(
-        [[torch.tensor(captioner.vocabulary.encode(c)) for c in r.captions] for r in records]
-    )
+    tokens = tokens_of([record.captions for record in records], captioner.vocabulary)
     annotations, batch = seen(captioner, *records, tokens=tokens)
     totals = []
     for likelihood in (0.0, 0.5):
@@ -195,14 +158,8 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     captioner.fast = accelerate(captioner.model)
     objective = SelfCritical(samples=8, max_length=5)
     annotations, batch = seen(captioner, *records)
-    optimizer = torch.optim.AdamW(captioner.model.decoder.parameters(), lr=0.01)
-    rewards = []
-    for _ in range(60):
-        loss = loss_of(objective, captioner, annotations, batch, records)
-        rewards.append(float(loss.figures["reward"]))
-        optimizer.zero_grad()
-        loss.total.backward()
-        optimizer.step()
+    figures = learnt(60, 0.01, objective, captioner, annotations, batch, records)
+    rewards = [each["reward"] for each in figures]
     assert sum(rewards[-10:]) > 2 * sum(rewards[:10])
 
 
@@ -223,9 +180,7 @@ def test_one_delta_goes_on_from_a_checkpoint(
     assert "train/reward" in header.split(",")
 
 
-def test_samples_are_scored_by_the_words_of_the_scores(
-    captioner: Captioner,
-) -> None:
+def test_samples_are_scored_by_the_words_of_the_scores(captioner: Captioner) -> None:
     captioner.vocabulary = Vocabulary(["doesn't", "x-ray"], "tweet")
     tokens = torch.tensor([[[5, 4, EOS], [4, 5, UNK]]])
     decoded = Decoded(tokens, torch.zeros(1, 2, 3), torch.zeros(1, 2, 3, 1), torch.zeros(1, 2))

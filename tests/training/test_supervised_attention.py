@@ -9,18 +9,14 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch, Seen
 from captioning.data.records import ImageObject, Phrase, Record
-from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon
 from captioning.training import CrossEntropy, SupervisedAttention
-from captioning.training.supervised_attention import (
-    box_loss,
-    box_shares,
-    wanted_attention,
-)
-from tests.training.conftest import loss_of
+from captioning.training.supervised_attention import box_loss, box_shares, wanted_attention
+from tests.training.conftest import learnt, loss_of, tokens_of
 
-WHOLE = Seen((0.0, 0.0, 40.0, 40.0), is_mirrored=False)
+WHOLE, MIRRORED = (Seen((0.0, 0.0, 40.0, 40.0), is_mirrored) for is_mirrored in (False, True))
 LEXICON = Lexicon({"cat": ["cat"], "dog": ["dog", "big dog"]})
 
 
@@ -45,38 +41,34 @@ def batch_of(
     vocabulary: Vocabulary, its_record: Record, *captions: str, seen: Seen = WHOLE
 ) -> Batch:
     """A batch of one image, with these of its captions."""
-    rows = [torch.tensor(vocabulary.encode(caption)) for caption in captions]
-    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
-    return Batch(torch.empty(0), tokens[None], [its_record], [seen])
+    return Batch(torch.empty(0), tokens_of([captions], vocabulary), [its_record], [seen])
 
 
-def test_shares_are_those_of_the_regions_that_boxes_cover() -> None:
-    # By hand: regions of 10 x 10 pixels; the box covers one whole and half of its neighbour.
-    found = box_shares([thing("cat", 0, 0, 15, 10)], WHOLE, (4, 4))
-    assert found is not None
-    assert found.reshape(4, 4)[0].tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
-    assert found.sum() == pytest.approx(1)
+RIGHT, LEFT = (20.0, 0.0, 20.0, 20.0), (0.0, 0.0, 20.0, 20.0)
 
 
-def test_they_are_those_of_the_crop_and_of_its_mirror_image() -> None:
-    cat = [thing("cat", 20, 0, 5, 10)]
-    crop = (20.0, 0.0, 20.0, 20.0)
-    plain = box_shares(cat, Seen(crop, is_mirrored=False), (2, 2))
-    mirrored = box_shares(cat, Seen(crop, is_mirrored=True), (2, 2))
-    assert plain is not None
-    assert mirrored is not None
-    assert plain.tolist() == [1, 0, 0, 0]
-    assert mirrored.tolist() == [0, 1, 0, 0]
-    assert box_shares(cat, Seen((0.0, 0.0, 20.0, 20.0), is_mirrored=False), (2, 2)) is None
-
-
-def test_mirrored_regions_look_to_the_other_side_of_their_cells() -> None:
-    # By hand: regions look 5 pixels further right, in mirrored ones further left.
-    cat = [thing("cat", 10, 0, 10, 10)]
-    for is_mirrored, expected in ((False, [0.4, 0.6, 0, 0]), (True, [0, 0.5, 0.5, 0])):
-        found = box_shares(cat, Seen(WHOLE.crop, is_mirrored), (1, 4), (0.0, 0.5))
-        assert found is not None
-        assert found.tolist() == pytest.approx(expected), is_mirrored
+@pytest.mark.parametrize(
+    ("box", "seen", "grid", "offset", "expected"),
+    [
+        # Regions of 10 x 10 pixels; the box covers one whole and half of its neighbour.
+        ((0, 0, 15, 10), WHOLE, (4, 4), (0.0, 0.0), [2 / 3, 1 / 3, *[0] * 14]),
+        ((20, 0, 5, 10), Seen(RIGHT, is_mirrored=False), (2, 2), (0.0, 0.0), [1, 0, 0, 0]),
+        ((20, 0, 5, 10), Seen(RIGHT, is_mirrored=True), (2, 2), (0.0, 0.0), [0, 1, 0, 0]),
+        ((20, 0, 5, 10), Seen(LEFT, is_mirrored=False), (2, 2), (0.0, 0.0), None),
+        # Regions look 5 pixels further right, in mirrored ones further left.
+        ((10, 0, 10, 10), WHOLE, (1, 4), (0.0, 0.5), [0.4, 0.6, 0, 0]),
+        ((10, 0, 10, 10), MIRRORED, (1, 4), (0.0, 0.5), [0, 0.5, 0.5, 0]),
+    ],
+)
+def test_shares_are_those_of_the_regions_that_a_box_covers(
+    box: tuple[float, ...],
+    seen: Seen,
+    grid: tuple[int, int],
+    offset: tuple[float, float],
+    expected: list[float] | None,
+) -> None:
+    found = box_shares([thing("cat", *box)], seen, grid, offset)
+    assert (found if found is None else found.tolist()) == pytest.approx(expected)
 
 
 def test_each_word_that_names_an_object_asks_for_its_boxes(vocabulary: Vocabulary) -> None:
@@ -89,9 +81,7 @@ def test_each_word_that_names_an_object_asks_for_its_boxes(vocabulary: Vocabular
     torch.testing.assert_close(shares.sum(dim=1), torch.ones(4))
 
 
-def test_words_beyond_a_cut_caption_ask_for_nothing(
-    vocabulary: Vocabulary,
-) -> None:
+def test_words_beyond_a_cut_caption_ask_for_nothing(vocabulary: Vocabulary) -> None:
     batch = batch_of(vocabulary, record("a cat and a big dog"), "a cat and a big dog")
     for tokens, expected in ((7, [1, 4, 5]), (6, [1]), (3, [1]), (2, [])):
         cut = batch._replace(tokens=batch.tokens[..., :tokens])
@@ -140,9 +130,7 @@ def named(captioner: Captioner, vocabulary: Vocabulary) -> Named:
     return captioner, seen, batch_of(vocabulary, its_record, "a cat and a dog"), its_record
 
 
-def test_it_is_added_to_the_cross_entropy_of_captions(
-    named: Named,
-) -> None:
+def test_it_is_added_to_the_cross_entropy_of_captions(named: Named) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.1, 0.5, boxes=0.3)
     total, divisor, figures = loss_of(objective, captioner, seen, batch, [its_record])
@@ -156,12 +144,7 @@ def test_it_is_added_to_the_cross_entropy_of_captions(
 def test_attention_comes_to_lie_in_the_boxes(named: Named, boxes: float) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.0, 0.0, boxes)
-    optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=0.05)
-    for _ in range(200):
-        optimizer.zero_grad()
-        total, divisor, _ = loss_of(objective, captioner, seen, batch, [its_record])
-        (total / divisor).backward()
-        optimizer.step()
+    learnt(200, 0.05, objective, captioner, seen, batch, [its_record])
     with torch.no_grad():
         _, weights = captioner.model.decoder(seen, batch.tokens[..., :-1])
     places, shares = wanted_attention(batch, captioner.vocabulary, LEXICON, (4, 4))

@@ -1,5 +1,3 @@
-import contextlib
-import io
 import shutil
 from pathlib import Path
 
@@ -7,49 +5,37 @@ import pytest
 import wandb
 import yaml
 
-from captioning.captioner import load
 from captioning.errors import InputError
 from captioning.training.train_cli import train
-from tests.training.conftest import QUICK, Train, assert_same_training, saved
+from tests.training.conftest import QUICK, Capture, Patch, Train, assert_same_training, saved
 
 
-@pytest.fixture(scope="module")
-def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The folder of a training of three epochs, and its lines on stderr; not to be changed."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    with contextlib.redirect_stderr(io.StringIO()) as err:
-        train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)])
-    return folder, err.getvalue().splitlines()
-
-
-def test_all_files_lie_in_the_folder_of_the_run(run: tuple[Path, list[str]]) -> None:
+def test_all_files_lie_in_the_folder_of_the_run(checkpoint: Path) -> None:
     names = {"best.ckpt", "config.yaml", "csv", "last.ckpt", "validation.html"}
-    assert {path.name for path in run[0].glob("[!.]*")} == names
+    assert {path.name for path in checkpoint.parent.glob("[!.]*")} == names
 
 
-def test_the_saved_configuration_gives_the_same_run(
-    run: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    config = ["--config", str(run[0] / "config.yaml")]
+def test_the_saved_configuration_gives_the_same_run(checkpoint: Path, tmp_path: Path) -> None:
+    config = ["--config", str(checkpoint.with_name("config.yaml"))]
     train([*config, "--trainer.default_root_dir", str(tmp_path / "again"), "--overwrite", *QUICK])
-    assert_same_training(run[0], tmp_path / "again")
+    assert_same_training(checkpoint.parent, tmp_path / "again")
     assert yaml.safe_load((tmp_path / "again/config.yaml").read_text())["overwrite"] is False
 
 
-def test_an_earlier_run_is_not_written_over(run: tuple[Path, list[str]], tmp_path: Path) -> None:
-    folder = shutil.copytree(run[0], tmp_path / "run")
+def test_an_earlier_run_is_not_written_over(
+    train_into: Train, checkpoint: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(checkpoint.parent, tmp_path / "run")
     files = [folder / "last.ckpt", folder / "csv" / "metrics.csv"]
     before = [file.read_bytes() for file in files]
-    again = ["--config", str(folder / "config.yaml")]
-    again += ["--trainer.default_root_dir", str(folder)]
     with pytest.raises(InputError, match=r"contains an earlier run.*--resume.*--overwrite"):
-        train(again)
-    train([*again, "--trainer.fast_dev_run", "true", "--resume"])
+        train_into("run")
+    train_into("run", "--trainer.fast_dev_run=true", "--resume")
     assert [file.read_bytes() for file in files] == before
 
 
 def test_features_are_used_by_the_next_training(
-    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
@@ -59,7 +45,7 @@ def test_features_are_used_by_the_next_training(
 
 
 def test_a_training_may_end_before_its_first_validation(
-    train_into: Train, tiny_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    train_into: Train, tiny_config: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     options = ("--trainer.logger", "false", "--trainer.max_steps", "2")
     silent = train_into("silent", *options, "--trainer.enable_progress_bar", "false")
@@ -110,16 +96,3 @@ def test_every_listed_class_of_lightning_works(
     assert (there / "epoch=0.ckpt").exists()
     assert (there / "logged" / "first" / "metrics.csv").exists()
     assert (there / "wandb").exists() == bool(more)
-
-
-@pytest.mark.integration
-def test_a_checkpoint_captions_where_there_are_no_training_data(
-    train_into: Train, shapes_data: Path, tmp_path: Path
-) -> None:
-    data = shutil.copytree(shapes_data, tmp_path / "data")
-    folder = train_into("run", "--data.reader.init_args.root", str(data))
-    photo = shutil.copy(next((data / "test").iterdir()), tmp_path / "photo.jpg")
-    before = load(folder / "best.ckpt")(photo)
-    shutil.rmtree(data)
-    (folder / "config.yaml").unlink()
-    assert load(folder / "best.ckpt")(photo).text == before.text

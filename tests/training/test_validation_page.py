@@ -6,9 +6,8 @@ import pytest
 
 from captioning.captioner import load
 from captioning.data.readers import Coco
-from captioning.training.train_cli import train
 from captioning.training.validation_images import PAGE
-from tests.training.conftest import QUICK, Train, interrupt_at
+from tests.training.conftest import Patch, Train, interrupt_at
 
 TWO = ("--validation_page.images", "2", "--trainer.precision", "32")
 
@@ -29,16 +28,10 @@ def losses(page: str) -> list[str]:
     return re.findall(r'<img class="curve" src="(.*?)"', card)
 
 
-@pytest.fixture(scope="module")
-def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a training of three epochs that shows two images."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    place = ["--trainer.default_root_dir", str(folder)]
-    train(["--config", str(tiny_config), *place, *QUICK, *TWO])
-    return folder
-
-
-def test_the_page_shows_the_captions_of_the_last_validation(run: Path, shapes_data: Path) -> None:
+def test_the_page_shows_the_captions_of_the_last_validation(
+    train_into: Train, shapes_data: Path
+) -> None:
+    run = train_into("run", *TWO)
     page = (run / PAGE).read_text()
     assert epochs(page) == ["3", "2", "1"]
     records = Coco(shapes_data).read("val")[::2]
@@ -51,9 +44,7 @@ def test_the_page_shows_the_captions_of_the_last_validation(run: Path, shapes_da
 
 
 @pytest.mark.integration
-def test_a_resumed_training_goes_on_with_the_page(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_training_goes_on_with_the_page(train_into: Train, monkeypatch: Patch) -> None:
     whole = (train_into("whole", *TWO) / PAGE).read_text()
     for step in (4, 7):
         with monkeypatch.context() as patch:

@@ -18,7 +18,7 @@ from captioning.errors import InputError
 from captioning.training.loggers import wandb_mode
 from captioning.training.train_cli import train
 from captioning.training.validation_images import IMAGE_SCORES
-from tests.training.conftest import QUICK, interrupt_at, saved
+from tests.training.conftest import QUICK, Patch, interrupt_at, saved
 
 BOARD = ("--validation_table.images=2", "--log_model=true", "--trainer.log_every_n_steps=1")
 BOARD += ("--save_every=0", "--compile_after=-1")
@@ -108,25 +108,19 @@ def test_all_of_a_run_lies_in_its_own_folder(resumed: Path) -> None:
 
 
 def staged(run: Path) -> dict[str, bytes]:
-    """What W&B will upload, by its SHA-256."""
-    files = [path.read_bytes() for path in run.glob("wandb/data/artifacts/staging/*")]
-    return {hashlib.sha256(content).hexdigest(): content for content in files}
-
-
-def tables(run: Path) -> list[dict[str, Any]]:
-    """The tables that W&B will upload, in the order of the epochs."""
+    """What W&B will upload, by its SHA-256, in the order of the epochs."""
     files = run.glob("wandb/data/artifacts/staging/*")
     in_order = sorted(files, key=lambda path: path.stat().st_mtime_ns)
-    contents = dict.fromkeys(path.read_bytes() for path in in_order)  # each is there twice
-    return [json.loads(content) for content in contents if content.startswith(b"{")]
+    return {hashlib.sha256(path.read_bytes()).hexdigest(): path.read_bytes() for path in in_order}
 
 
 @pytest.mark.integration
 def test_each_validation_logs_a_table_of_the_same_images(resumed: Path, shapes_data: Path) -> None:
     records = Coco(shapes_data).read("val")[::2]
     files = staged(resumed)
-    assert len(tables(resumed)) == 3
-    for table in tables(resumed):
+    tables = [json.loads(content) for content in files.values() if content.startswith(b"{")]
+    assert len(tables) == 3
+    for table in tables:
         scores = (*IMAGE_SCORES, "view", "overlay")
         assert table["columns"] == ["image", "references", "caption", *scores]
         assert [row[1] for row in table["data"]] == ["\n".join(r.captions) for r in records]
@@ -142,7 +136,7 @@ def test_each_validation_logs_a_table_of_the_same_images(resumed: Path, shapes_d
 
 
 def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capfd: pytest.CaptureFixture[str], monkeypatch: Patch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
