@@ -147,9 +147,7 @@ LOADERS: dict[str, Loader] = {
     "a checkpoint": Loader("model.ckpt", checkpoint, load),
     "an exported model": Loader("model.safetensors", exported, load),
     "weights": Loader(
-        "small.pth",
-        SMALL_WEIGHTS.read_bytes,
-        lambda path: CNNEncoder("small", weights=str(path)),
+        "small.pth", SMALL_WEIGHTS.read_bytes, lambda path: CNNEncoder("small", weights=str(path))
     ),
     "a configuration": Loader(
         "delta.yaml", text(yaml.safe_dump({"model": {"learning_rate": 0.1}})), training

@@ -158,22 +158,15 @@ def test_a_changed_tensor_is_refused(change: str, tmp_path: Path) -> None:
             load(path)
 
 
-@pytest.mark.parametrize(("old", "new"), [("output.bias", None), (None, "third")])
-def test_a_missing_or_unknown_tensor_is_named(
-    old: str | None, new: str | None, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["output.bias", "third"])
+def test_a_missing_or_unknown_tensor_is_named(name: str, tmp_path: Path) -> None:
     content = torch.load(io.BytesIO(checkpoint()), weights_only=True)
-    tensors = content["state_dict"] | ({f"model.decoder.{new}": torch.ones(1)} if new else {})
-    tensors.pop(f"model.decoder.{old}", None)
+    if content["state_dict"].pop(f"model.decoder.{name}", None) is None:
+        content["state_dict"][f"model.decoder.{name}"] = torch.ones(1)
     path = tmp_path / "model.ckpt"
-    path.write_bytes(saved(content | {"state_dict": tensors}))
-    with pytest.raises(InputError, match=rf"decoder\.{old or new}"):
+    path.write_bytes(saved(content))
+    with pytest.raises(InputError, match=rf"decoder\.{name}"):
         load(path)
-
-
-def used_bytes() -> int:
-    """The most memory that this process ever had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @pytest.mark.parametrize("width", [4_000, 40_000])
@@ -182,10 +175,10 @@ def test_sizes_are_compared_before_memory_is_taken(width: int, tmp_path: Path) -
     config["model"]["decoder"]["embedding_dim"] = width  # 40,000: 20 billion parameters
     path = tmp_path / "model.safetensors"
     path.write_bytes(exported(config))
-    before, began = used_bytes(), time.process_time()
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(InputError, match=r"shape|parameters"):
         load(path)
-    assert used_bytes() - before < 3e9
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 3e9
     assert time.process_time() - began < 2
 
 

@@ -11,7 +11,7 @@ from tests.conftest import draw_photos
 from tests.training.conftest import Patch
 
 CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
-QUICK = ("photos", "photos_self_critical", "shapes", "shapes_hard")
+QUICK = ("photos", "shapes", "shapes_hard")
 """The others are larger and run before releases."""
 
 

@@ -89,6 +89,7 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
     assert "captions in another language than photos's: none of its words is kept" in told
 
 
+@pytest.mark.integration
 def test_a_finished_model_is_replaced_by_the_same_command_alone(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_finished_model_is_replaced_by_the_same_command_alone(
     assert "epoch 1/1" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_added_and_replaced_photos_are_learnt_by_the_same_command(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -141,6 +143,7 @@ def test_added_and_replaced_photos_are_learnt_by_the_same_command(
     assert b"/16.png" in (run / "features/features-000001.safetensors").read_bytes()
 
 
+@pytest.mark.integration
 def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -167,6 +170,7 @@ def test_the_settings_of_a_training_that_runs_in_the_folder_stay(
     assert (out / "finetune.yaml").read_text() == "of the other training"
 
 
+@pytest.mark.integration
 def test_captions_in_another_script_are_learnt_by_its_tokenizer(folder: Path) -> None:
     for path in folder.glob("*.txt"):
         path.write_text("一面红色的墙\n墙是红色的\n" + "墙是红色的" * 20, encoding="utf-8")
@@ -178,6 +182,7 @@ def test_captions_in_another_script_are_learnt_by_its_tokenizer(folder: Path) ->
     assert loaded.search.max_length == 80  # of the captions; the model that it starts from has 20
 
 
+@pytest.mark.integration
 def test_captions_in_another_language_never_go_back_to_the_start(
     folder: Path, monkeypatch: Patch
 ) -> None:
@@ -221,6 +226,7 @@ def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     assert fewer.epochs / fewer.batch_size == 20 / Plan.of(160).batch_size  # as many steps
 
 
+@pytest.mark.integration
 def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path) -> None:
     write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
     records = Coco(tmp_path / "scenes", objects=False).read("val")

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from captioning.captioner import Captioner, load
 from captioning.data.vocabulary import SPECIAL, Vocabulary
@@ -23,18 +24,25 @@ def with_words(captioner: Captioner, *words: str) -> Captioner:
     return Captioner.from_config(config)
 
 
+def of_words(captioner: Captioner, checkpoint: Path) -> list[tuple[Tensor, Tensor]]:
+    """Parameters with a row for each word, and those of the start, which all others equal."""
+    ours, theirs = captioner.model.state_dict(), load(checkpoint).model.state_dict()
+    same = [name for name in theirs if ours[name].shape == theirs[name].shape]
+    kept = ([its[name] for name in same] for its in (ours, theirs))
+    torch.testing.assert_close(*kept, rtol=0, atol=0)
+    found = [(ours[name], theirs[name]) for name in theirs if name not in same]
+    assert found
+    return found
+
+
 def test_new_words_start_from_words_that_begin_alike(checkpoint: Path) -> None:
     initial = load(checkpoint)
     ours = with_words(load(checkpoint), f"{initial.vocabulary.words[0]}xy", "zzzz")
     start_from(str(checkpoint), ours)
     known = len(SPECIAL) + len(initial.vocabulary.words)
-    theirs = initial.model.state_dict()
-    for name, value in ours.model.state_dict().items():
-        if value.shape == theirs[name].shape:
-            torch.testing.assert_close(value, theirs[name], rtol=0, atol=0)
-            continue
-        torch.testing.assert_close(value[:known], theirs[name], rtol=0, atol=0)
-        mean = theirs[name][len(SPECIAL) :].mean(dim=0)
+    for value, first in of_words(ours, checkpoint):
+        torch.testing.assert_close(value[:known], first, rtol=0, atol=0)
+        mean = first[len(SPECIAL) :].mean(dim=0)
         torch.testing.assert_close(value[known + 1], mean + (UNLIKELY if value.dim() == 1 else 0))
 
 
@@ -58,9 +66,7 @@ def test_a_start_with_new_words_says_what_the_model_says() -> None:
     assert [c.text for c in start.freeze()(scenes)] == [c.text for c in shipped(scenes)]
 
 
-def test_a_captioner_between_interpolates_every_parameter(
-    checkpoint: Path,
-) -> None:
+def test_a_captioner_between_interpolates_every_parameter(checkpoint: Path) -> None:
     start, trained = (with_words(load(checkpoint), "zzzz") for _ in range(2))
     start_from(str(checkpoint), start)
     for parameter in trained.model.parameters():
@@ -78,13 +84,9 @@ def test_with_another_tokenizer_all_words_are_new(checkpoint: Path) -> None:
     config["model"]["decoder"]["vocab_size"] = len(SPECIAL) + 2
     ours = Captioner.from_config(config)
     start_from(str(checkpoint), ours)
-    theirs = load(checkpoint).model.state_dict()
-    for name, value in ours.model.state_dict().items():
-        if value.shape == theirs[name].shape:
-            torch.testing.assert_close(value, theirs[name], rtol=0, atol=0)
-            continue
-        first, mean = theirs[name][: len(SPECIAL)], theirs[name][len(SPECIAL) :].mean(dim=0)
-        torch.testing.assert_close(value, torch.stack([*first, mean, mean]))
+    for value, first in of_words(ours, checkpoint):
+        mean = first[len(SPECIAL) :].mean(dim=0)
+        torch.testing.assert_close(value, torch.stack([*first[: len(SPECIAL)], mean, mean]))
     assert initial_words(str(checkpoint), "characters") == ()
 
 

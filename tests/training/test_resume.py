@@ -225,10 +225,7 @@ def test_an_early_stopped_training_continues_with_more_patience(
 
 @pytest.mark.parametrize("scores", [(0.0, 0.0, 0.0), (2e-9, 3e-9, 1e-9)], ids=["exact", "BLEU's"])
 def test_scores_of_0_stop_nothing(
-    scores: tuple[float, ...],
-    train_into: Train,
-    monkeypatch: Patch,
-    capsys: Capture,
+    scores: tuple[float, ...], train_into: Train, monkeypatch: Patch, capsys: Capture
 ) -> None:
     with_scores(monkeypatch, 0.0, *scores)
     folder = train_into("run", "--early_stopping.patience", "1")  # 3 epochs

@@ -10,12 +10,7 @@ from captioning.captioner import Captioner
 from captioning.data.readers import Coco
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.errors import InputError
-from captioning.evaluation.grounding import (
-    GroundingReport,
-    Lexicon,
-    Mention,
-    ground,
-)
+from captioning.evaluation.grounding import GroundingReport, Lexicon, Mention, ground
 from captioning.evaluation.grounding.mentions import ATTENDED, DROPS
 
 TIMES_GAUSSIAN = "fall, times the Gaussian's"

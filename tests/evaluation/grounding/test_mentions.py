@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,27 +53,33 @@ def mirrored(box: Box) -> Box:
     return SIZE[0] - box[0] - box[2], box[1], box[2], box[3]
 
 
-def test_a_map_on_the_box_alone_has_all_its_mass_inside() -> None:
-    weights = np.zeros((4, 4))
-    weights[1:3, 2:] = 0.25
-    found = values(weights, (50, 20, 40, 40))
-    assert (found["pointing"], found["mass in box"], found["mass in mask"]) == pytest.approx(
-        (1, 1, 0.5)
-    )
+@pytest.mark.parametrize(
+    ("weights", "boxes", "scores"),
+    [
+        (np.pad(np.full((2, 2), 0.25), ((1, 1), (2, 0))), [(50, 20, 40, 40)], (1, 1, 0.5)),
+        ([[0.7, 0.0], [0.1, 0.2]], [(10, 0, 40, 40), (50, 40, 40, 40)], (1, 0.9, 0.45)),
+        ([[0.4, 0.1], [0.1, 0.4]], [(10, 0, 80, 40)], (0.5, 0.5, 0.4)),
+    ],
+    ids=[
+        "all on the box",
+        "any instance of the category counts",
+        "tied maxima score their share inside",
+    ],
+)
+def test_scores_of_a_map_worked_out_by_hand(
+    weights: Any, boxes: list[tuple[float, ...]], scores: tuple[float, ...]
+) -> None:
+    found = values(np.array(weights), *boxes)
+    assert [found[name] for name in MEASURES] == pytest.approx(scores)
 
 
-@pytest.mark.parametrize("grid", [(4, 4), (7, 7)])
+@pytest.mark.parametrize("grid", [(4, 4), (7, 7), (3, 5)])
 def test_a_uniform_maps_mass_is_the_boxs_share_of_the_crop(grid: tuple[int, int]) -> None:
     found = values(np.full(grid, 1 / np.prod(grid)), (33, 7, 31, 43), (60, 40, 90, 11))
     area = (31 * 43 + (90 - 60) * 11 - (64 - 60) * (50 - 40)) / 80**2
     assert found["mass in box"] == pytest.approx(area)
     for measure in MEASURES:
         assert found[measure] == found[named(measure, "uniform")]
-
-
-def test_tied_maxima_score_their_share_that_is_inside() -> None:
-    weights = np.array([[0.4, 0.1], [0.1, 0.4]])
-    assert values(weights, (10, 0, 80, 40))["pointing"] == 0.5
 
 
 def test_the_gaussian_is_centred_and_falls_by_its_sigma() -> None:
@@ -94,14 +101,6 @@ def test_a_mirrored_photo_with_a_mirrored_map_scores_the_same(seed: int) -> None
         for measure in ("pointing", "mass in box"):
             name = named(measure, source)
             assert found[name] == pytest.approx(other[name])
-
-
-def test_scores_are_of_any_instance_of_the_category() -> None:
-    weights = np.array([[0.7, 0.0], [0.1, 0.2]])
-    found = values(weights, (10, 0, 40, 40), (50, 40, 40, 40))
-    assert (found["pointing"], found["mass in box"], found["mass in mask"]) == pytest.approx(
-        (1, 0.9, 0.45)
-    )
 
 
 def test_kinds_are_by_the_middle_and_the_size_of_the_boxes() -> None:

@@ -53,12 +53,6 @@ def test_where_boxes_overlap_their_area_counts_once() -> None:
     )
 
 
-@pytest.mark.parametrize("grid", [(4, 4), (7, 7), (3, 5)])
-def test_the_mean_share_is_the_share_of_the_crops_area(grid: tuple[int, int]) -> None:
-    shares = area((90, 33, 25, 11)).shares(CROP, grid)
-    assert shares.mean() == pytest.approx(10 * 11 / 80**2)  # the crop shows 10 pixels of its width
-
-
 def test_a_cell_is_held_where_its_centre_is_inside() -> None:
     found = target(dog(30, 10, 20, 30))
     # Centres at x 30, then 50: just outside.
