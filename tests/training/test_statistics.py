@@ -19,7 +19,9 @@ def buffers_of(encoder: nn.Module) -> dict[str, Tensor]:
     return {f"model.encoder.{name}": value for name, value in encoder.named_buffers()}
 
 
-@pytest.mark.parametrize("objective", ["CrossEntropy", "SelfCritical"])
+@pytest.mark.parametrize(
+    "objective", ["CrossEntropy", pytest.param("SelfCritical", marks=pytest.mark.integration)]
+)
 @pytest.mark.parametrize("stages", ["0", "1", "-1"])
 @pytest.mark.parametrize("start", ["weights", "initial"])
 def test_no_training_changes_statistics(
@@ -37,6 +39,7 @@ def test_no_training_changes_statistics(
     torch.testing.assert_close({name: after[name] for name in before}, before, rtol=0, atol=0)
 
 
+@pytest.mark.integration
 def test_finetuning_stages_changes_no_statistics(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Plan, "of", lambda *_: Plan(stages=9, epochs=1, batch_size=2, use="this"))
     write_shapes(tmp_path / "scenes", train=4, val=2, test=1, progress=False)

@@ -27,16 +27,7 @@ GUIDE = Path(__file__).parents[2] / "docs/how-to/wandb.md"
 
 STEP = "trainer/global_step"
 
-
-def records(run: Path) -> list[list[dict[str, Any]]]:
-    """The records of each of a run's offline parts, in the order of time."""
-    parts = sorted(run.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime)
-    found = []
-    for path in parts:
-        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        found.append([json.loads(line) for line in lines.splitlines()])
-    return found
+Parts = list[list[dict[str, Any]]]
 
 
 def of_kind(part: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -68,9 +59,20 @@ def resumed(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield run
 
 
+@pytest.fixture(scope="module")
+def parts(resumed: Path) -> Parts:
+    """The records of each of the run's offline parts, in the order of time."""
+    paths = resumed.glob("wandb/offline-run-*/*.wandb")
+    found = []
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found.append([json.loads(line) for line in lines.splitlines()])
+    return found
+
+
 @pytest.mark.integration
-def test_a_resumed_training_goes_on_in_its_own_run(resumed: Path) -> None:
-    parts = records(resumed)
+def test_a_resumed_training_goes_on_in_its_own_run(resumed: Path, parts: Parts) -> None:
     [first, second] = [of_kind(part, "run")[0] for part in parts]
     assert first["run_id"] == second["run_id"] == saved(resumed)["wandb_id"]
     assert second["resume"]  # `wandb sync` numbers its rows after those of the first part
@@ -85,10 +87,9 @@ def test_a_resumed_training_goes_on_in_its_own_run(resumed: Path) -> None:
 
 
 @pytest.mark.integration
-def test_the_best_checkpoint_is_an_artifact_with_aliases(resumed: Path) -> None:
-    first, [model] = (
-        [a for a in of_kind(p, "artifact") if a["type"] == "model"] for p in records(resumed)
-    )
+def test_the_best_checkpoint_is_an_artifact_with_aliases(resumed: Path, parts: Parts) -> None:
+    artifacts = (of_kind(part, "artifact") for part in parts)
+    first, [model] = ([each for each in its if each["type"] == "model"] for its in artifacts)
     assert first == []
     assert set(model["aliases"]) == {"best", "latest"}
     [file] = model["manifest"]["contents"]
@@ -96,15 +97,14 @@ def test_the_best_checkpoint_is_an_artifact_with_aliases(resumed: Path) -> None:
 
 
 @pytest.mark.integration
-def test_all_of_a_run_lies_in_its_own_folder(resumed: Path) -> None:
+def test_all_of_a_run_lies_in_its_own_folder(resumed: Path, parts: Parts) -> None:
     entries = {path.name for path in (resumed / "wandb").iterdir() if not path.is_symlink()}
     assert {name for name in entries if "offline-run" not in name} == {"data"}
     [folder] = re.findall(r"`(files/media/\S+)`", GUIDE.read_text())
     assert len(list(resumed.glob(f"wandb/offline-run-*/{folder}/*.jpg"))) == 3 * 2
-    for part in records(resumed):
-        for artifact in of_kind(part, "artifact"):
-            for file in artifact["manifest"]["contents"]:
-                assert Path(file["local_path"]).is_file()  # what `wandb sync` uploads
+    for artifact in (each for part in parts for each in of_kind(part, "artifact")):
+        for file in artifact["manifest"]["contents"]:
+            assert Path(file["local_path"]).is_file()  # what `wandb sync` uploads
 
 
 def staged(run: Path) -> dict[str, bytes]:
