@@ -17,6 +17,9 @@ from captioning.models.decoder import Memory, State, Step
 from captioning.search.hypotheses import Hypotheses, take_along_captions
 from captioning.search.search import Search, generable_log_probs
 
+BLOCK = 128
+"""Scores of a block in which `largest` looks for the best ones."""
+
 
 class Continuations(NamedTuple):
     """The best next words of an image's captions, the best first."""
@@ -31,10 +34,24 @@ class Continuations(NamedTuple):
         cls, totals: Float[Tensor, "B N V"], log_probs: Float[Tensor, "B N V"], k: int
     ) -> "Continuations":
         """The k continuations of each image's captions with the largest totals."""
-        best, places = totals.flatten(1).topk(k)
+        best, places = largest(totals.flatten(1), k)
         own = log_probs.flatten(1).gather(1, places)
         vocabulary = log_probs.shape[2]
         return cls(best, own, places // vocabulary, places % vocabulary)
+
+
+def largest(
+    scores: Float[Tensor, "B X"], k: int
+) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
+    """Equals `scores.topk(k)`, in less time: they lie in the k blocks with the largest maxima."""
+    every = torch.arange(scores.shape[1], device=scores.device)
+    ends = len(every) // BLOCK * BLOCK
+    maxima = scores[:, :ends].unflatten(1, (-1, BLOCK)).amax(dim=2)
+    blocks = maxima.topk(min(k, maxima.shape[1])).indices
+    places = (blocks[:, :, None] * BLOCK + every[:BLOCK]).flatten(1)
+    places = torch.cat([places, every[ends:].expand(len(scores), -1)], dim=1)
+    best, found = scores.gather(1, places).topk(k)
+    return best, places.gather(1, found)
 
 
 @dataclass(eq=False)

@@ -16,6 +16,7 @@ from captioning.search import (
     Sampling,
     Search,
 )
+from captioning.search.beam import BLOCK, largest
 
 WORDS = range(4, 8)
 MASK = torch.tensor([[True] * 6, [True] * 3 + [False] * 3, [False] * 5 + [True]])
@@ -128,6 +129,13 @@ def beam_written_out(
         ]
         beams = sorted(longer, key=score, reverse=True)[: search.width]
     return [(beam, score(beam)) for beam in beams]
+
+
+@pytest.mark.parametrize("count", [7, BLOCK, 5 * BLOCK, 9 * BLOCK + 7])
+def test_the_largest_in_blocks_are_the_largest(count: int) -> None:
+    scores = torch.randn(3, count).masked_fill(torch.rand(3, count) < 0.2, -torch.inf)
+    for found, wanted in zip(largest(scores, 4), scores.topk(4), strict=True):
+        assert found.equal(wanted)
 
 
 def test_a_narrow_beam_is_a_search_written_out(decoder: Decoder, annotations: Tensor) -> None:
