@@ -10,7 +10,6 @@ PyTorch, which TorchInductor uses.
 Shapes: R rows, O and I widths of output and input.
 """
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,17 +29,6 @@ least as fast as without packing; weights packed for fewer rows would slow produ
 _packed: WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], Tensor]] = WeakKeyDictionary()
 """The state of each layer's weight when it was packed, and the packed weight. Not attributes of the
 layers, which would be copied and saved with them."""
-
-
-def packed(layer: Any, dtype: torch.dtype, pack: Callable[[Tensor], Tensor]) -> Tensor:
-    """The layer's weight in this precision as `pack` arranges it; again after a change in place."""
-    weight = layer.weight
-    version = None if weight.is_inference() else weight._version
-    state = (dtype, weight.data_ptr(), version)
-    found = _packed.get(layer)
-    if found is None or found[0] != state:
-        found = _packed[layer] = state, pack(weight.detach().to(dtype))
-    return found[1]
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
@@ -85,8 +73,11 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         or not onednn_is_faster(weight, weight)
     ):
         return linear(x, weight, bias)
-    ready = packed(module, dtype, lambda w: torch.ops.mkldnn._reorder_linear_weight(w, ROWS))
-    return _multiplied(x.to(dtype), ready, None if bias is None else bias.to(dtype))
+    state, found = (dtype, weight.data_ptr(), weight._version), _packed.get(module)
+    if found is None or found[0] != state:
+        ready = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS)
+        found = _packed[module] = state, ready
+    return _multiplied(x.to(dtype), found[1], None if bias is None else bias.to(dtype))
 
 
 def onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
