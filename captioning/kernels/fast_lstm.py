@@ -4,9 +4,9 @@ Worth: with all that it uses, 2.4 times the speed of a training step of the phot
 3.2 of *large*, and 2.3 and 2.2 times that of beam search.
 
 In training, everything outside the recurrence is one product over all words, the loop over words
-has its own backward pass, captions leave the loop as they end, and padding has no logits. In a
-search, captions that have ended cost nothing, captions with a shared prefix attend once, and each
-distinct word's part of the gates is computed once.
+has its own backward pass, captions leave the loop as they end, and the loss takes a block of words
+at a time. In a search, captions that have ended cost nothing, captions with a shared prefix attend
+once, and each distinct word's part of the gates is computed once.
 
 Shapes: B images, N captions per image, r active rows, L regions, D annotation width, A attention
 width, H width of the LSTM, G its four gates, m width of a word embedding, S tokens from BOS to EOS,
@@ -31,6 +31,13 @@ from captioning.models.lstm import LSTMDecoder
 
 OPEN = 100.0
 """A bias that makes the gate beta one to the last bit, in every precision."""
+
+LOGITS = 2**22
+"""Logits of a block of words: 16 MB in single precision, where larger blocks would be requested
+from the operating system each time."""
+
+STEPS = 2**16
+"""Dropout's probability is rounded to a multiple of one over this."""
 
 KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout)
 
@@ -78,7 +85,7 @@ class FastLSTM(Decoder):
         plain = self.plain
         rows = ActiveRows.of(tokens)
         read = rows.in_rows(tokens)
-        words = plain.dropout(plain.embedding(read))
+        words = dropout(plain.embedding(read), plain.dropout)
         hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
         shared = SharedPrefixes(rows)
         if not plain.query_with_word:  # then everything up to the gates depends on `hidden` alone
@@ -128,13 +135,22 @@ class FastLSTM(Decoder):
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
         deep, weights = self._read(memory, words)
         places = words.places[words.real]
-        # Each word as a caption of its own.
-        logits, wanted = layer(self.plain.output, deep), targets.flatten()[places]
-        if caption_weights is not None:
-            caption_weights = caption_weights.flatten()[places // targets.shape[2], None]
-        loss = cross_entropy(
-            logits[:, None, None], wanted[:, None, None], label_smoothing, caption_weights
-        )
+        if caption_weights is None:
+            caption_weights = torch.ones(targets.shape[:2])
+        wanted, counts = targets.flatten()[places], caption_weights.flatten()
+        counts = counts[places // targets.shape[2]]
+        size = max(1, LOGITS // self.vocab_size)
+        parts = (part.split(size) for part in (deep, wanted, counts))
+        losses = [  # each word as a caption of its own
+            cross_entropy(
+                layer(self.plain.output, x)[:, None, None],
+                word[:, None, None],
+                label_smoothing,
+                count[:, None],
+            )
+            for x, word, count in zip(*parts, strict=True)
+        ]
+        loss = torch.stack(losses).sum()
         return loss, words.spread(weights)
 
     def _word_gates(
@@ -157,7 +173,7 @@ class FastLSTM(Decoder):
         assert isinstance(memory, PreparedMemory)
         plain, values = self.plain, memory.annotations
         state, precision = plain.start(memory, words.shape[1]), values.dtype
-        embedded = plain.dropout(plain.embedding(words.tokens)).to(precision)
+        embedded = dropout(plain.embedding(words.tokens), plain.dropout).to(precision)
         query = self.kernel.attention.query
         width = plain.hidden_gates.in_features
         by_hidden, by_word = query.weight.split([width, query.in_features - width], dim=1)
@@ -191,8 +207,19 @@ class FastLSTM(Decoder):
     ) -> Float[Tensor, "r m"]:
         """The input of the output layer L_o: E y + L_h h + L_z z of eq. 7, given L_z z."""
         plain = self.plain
-        deep = layer(plain.output_hidden, plain.dropout(hidden))
-        return plain.dropout(deep if projected is None else words + deep + projected)
+        deep = layer(plain.output_hidden, dropout(hidden, plain.dropout))
+        return dropout(deep if projected is None else words + deep + projected, plain.dropout)
+
+
+def dropout(x: Float[Tensor, "r X"], module: nn.Dropout) -> Float[Tensor, "r X"]:
+    """Equals the module in distribution; four elements share a draw of 64 bits."""
+    dropped = round(module.p * STEPS)
+    if not module.training or not 0 < dropped < STEPS:
+        return module(x)
+    draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = draws.view(torch.int16)[: x.numel()].view_as(x)  # uniform from -2^15 to 2^15 - 1
+    kept = (bits >= dropped - STEPS // 2).to(x.dtype)
+    return x * kept.mul_(STEPS / (STEPS - dropped))
 
 
 def why_not(decoder: Decoder) -> str | None:

@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.kernels import accelerate, caption_cross_entropy
+from captioning.kernels import accelerate, caption_cross_entropy, fast_lstm
 from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
+from captioning.kernels.fast_lstm import dropout
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
 from tests.kernels.plain_models import EXACT, plain_model
 
@@ -70,8 +71,10 @@ def test_loss_gradients_and_weights_are_those_of_the_plain_model(
     options: dict[str, Any],
     annotations: Tensor,
     tokens: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = plain_model(attention=attention, **options)
+    monkeypatch.setattr(fast_lstm, "LOGITS", 5 * plain.decoder.vocab_size)
     annotations.requires_grad_()
     regions = annotations.shape[1]
     mask = None
@@ -139,6 +142,16 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     assert all(gradient.dtype == torch.float32 for gradient in given.values())
     truth, found = (torch.cat([g.flatten() for g in part.values()]) for part in (wanted, given))
     assert (found - truth).norm() < 0.05 * truth.norm()
+
+
+def test_dropout_keeps_its_share_and_the_mean() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Dropout(0.3)
+    kept = dropout(torch.ones(100_003, 1), module)
+    assert (kept == 0).float().mean() == pytest.approx(0.3, abs=0.01)
+    assert kept.mean() == pytest.approx(1.0, abs=0.01)
+    assert kept.max() == pytest.approx(1 / 0.7, rel=1e-3)
+    assert dropout(kept, module.eval()).equal(kept)
 
 
 def test_energies_in_blocks_have_the_formula_s_gradients() -> None:
