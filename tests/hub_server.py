@@ -62,18 +62,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         pass
 
-    def do_GET(self) -> None:
-        self._answer_request()
-
-    def do_HEAD(self) -> None:
-        self._answer_request()
-
-    def do_POST(self) -> None:
-        self._answer_request()
-
-    def do_PUT(self) -> None:
-        self._answer_request()
-
     def _answer_request(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(self.path.partition("?")[0])
@@ -81,7 +69,9 @@ class _Handler(BaseHTTPRequestHandler):
         for command, pattern, method in ROUTES:
             found = re.fullmatch(pattern, path)
             if found and self.command in command:
-                method(self, *found.groups(), body)
+                values = found.groupdict()
+                if "repository" not in values or self._may_go_on(values):
+                    method(self, **values, body=body)
                 return
         self._answer(404, {"error": f"no route for {self.command} {path}"})
 
@@ -95,31 +85,34 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def _allowed(self, repository: str, writes: bool = False) -> bool:
-        """Whether the request may go on; a refusal is answered here."""
-        has_token = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-        if writes and not has_token:
-            self._answer(401, {"error": "Invalid username or password."})
-            return False
-        is_hidden = repository in self.server.private and not has_token
-        if repository not in self.server.branches or is_hidden:
-            code = {"X_Error_Code": "RepoNotFound"}
-            self._answer(404 if has_token else 401, {"error": "Repository not found"}, **code)
-            return False
-        return True
+    @property
+    def _has_token(self) -> bool:
+        return self.headers.get("Authorization") == f"Bearer {TOKEN}"
 
-    def _commit_of(self, repository: str, revision: str) -> str | None:
-        if revision in self.server.commits:
-            return revision
-        name = self.server.branches[repository].get(revision)
-        if name is None:
+    def _may_go_on(self, values: dict[str, Any]) -> bool:
+        """Whether the request may; else it is answered. A revision becomes its commit."""
+        repository = values["repository"]
+        is_hidden = repository in self.server.private and not self._has_token
+        if self.command in ("POST", "PUT") and not self._has_token:
+            self._answer(401, {"error": "Invalid username or password."})
+        elif repository not in self.server.branches or is_hidden:
+            status, code = 404 if self._has_token else 401, {"X_Error_Code": "RepoNotFound"}
+            self._answer(status, {"error": "Repository not found"}, **code)
+        elif "revision" not in values:
+            return True
+        else:
+            asked = values["revision"] or "main"
+            commit = self.server.branches[repository].get(asked, asked)
+            values["revision"] = commit
+            if commit in self.server.commits:
+                return True
             self._answer(404, {"error": "Invalid rev id"}, X_Error_Code="RevisionNotFound")
-        return name
+        return False
 
     def create(self, body: bytes) -> None:
         asked = json.loads(body)
         repository = f"{asked['organization']}/{asked['name']}"
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if not self._has_token:
             self._answer(401, {"error": "Invalid username or password."})
             return
         url = {"url": f"{self.server.address}/{repository}"}
@@ -136,72 +129,51 @@ class _Handler(BaseHTTPRequestHandler):
         assert json.loads(body)["content"].startswith("---\n")
         self._answer(200, {"errors": [], "warnings": []})
 
-    def branch(self, repository: str, name: str, body: bytes) -> None:
-        if not self._allowed(repository, writes=True):
-            return
+    def branch(self, repository: str, branch: str, body: bytes) -> None:
         branches = self.server.branches[repository]
-        is_new = name not in branches
-        branches.setdefault(name, branches["main"])
+        is_new = branch not in branches
+        branches.setdefault(branch, branches["main"])
         self._answer(200 if is_new else 409, {"error": "exists"})
 
-    def info(self, repository: str, revision: str | None, body: bytes) -> None:
-        if self._allowed(repository) and (name := self._commit_of(repository, revision or "main")):
-            files = [{"rfilename": each} for each in self.server.commits[name]]
-            self._answer(200, {"id": repository, "sha": name, "siblings": files})
+    def info(self, repository: str, revision: str, body: bytes) -> None:
+        files = [{"rfilename": each} for each in self.server.commits[revision]]
+        self._answer(200, {"id": repository, "sha": revision, "siblings": files})
 
     def tree(self, repository: str, revision: str, body: bytes) -> None:
-        if self._allowed(repository) and (name := self._commit_of(repository, revision)):
-            files = self.server.commits[name].items()
-            self._answer(
-                200,
-                [
-                    {
-                        "type": "file",
-                        "path": path,
-                        "size": len(data),
-                        "oid": hashlib.sha1(data).hexdigest(),
-                    }
-                    for path, data in files
-                ],
-            )
+        files = [
+            {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            for path, data in self.server.commits[revision].items()
+        ]
+        self._answer(200, files)
 
     def resolve(self, repository: str, revision: str, path: str, body: bytes) -> None:
-        if self._allowed(repository) and (name := self._commit_of(repository, revision)):
-            data = self.server.commits[name].get(path)
-            if data is None:
-                self._answer(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound")
-                return
-            etag = f'"{hashlib.sha1(data).hexdigest()}"'
-            self._answer(200, data, ETag=etag, X_Repo_Commit=name)
+        data = self.server.commits[revision].get(path)
+        if data is None:
+            self._answer(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound")
+            return
+        etag = f'"{hashlib.sha1(data).hexdigest()}"'
+        self._answer(200, data, ETag=etag, X_Repo_Commit=revision)
 
-    def preupload(self, repository: str, revision: str, body: bytes) -> None:
-        if self._allowed(repository, writes=True):
-            files = [
-                {
-                    "path": file["path"],
-                    "uploadMode": "lfs" if file["path"].endswith(".safetensors") else "regular",
-                    "shouldIgnore": False,
-                }
-                for file in json.loads(body)["files"]
-            ]
-            self._answer(200, {"files": files})
+    def preupload(self, repository: str, branch: str, body: bytes) -> None:
+        files = json.loads(body)["files"]
+        for file in files:
+            is_large = file["path"].endswith(".safetensors")
+            file |= {"uploadMode": "lfs" if is_large else "regular", "shouldIgnore": False}
+        self._answer(200, {"files": files})
 
     def batch(self, repository: str, body: bytes) -> None:
-        if self._allowed(repository, writes=True):
-            objects = json.loads(body)["objects"]
-            for each in objects:
-                href = f"{self.server.address}/blobs/{each['oid']}"
-                each["actions"] = {"upload": {"href": href}}
-            self._answer(200, {"transfer": "basic", "objects": objects})
+        objects = json.loads(body)["objects"]
+        for each in objects:
+            href = f"{self.server.address}/blobs/{each['oid']}"
+            each["actions"] = {"upload": {"href": href}}
+        self._answer(200, {"transfer": "basic", "objects": objects})
 
     def blob(self, name: str, body: bytes) -> None:
         assert hashlib.sha256(body).hexdigest() == name
         self.server.blobs[name] = body
         self._answer(200, {})
 
-    def commit(self, repository: str, revision: str, body: bytes) -> None:
-        if not self._allowed(repository, writes=True):
-            return
+    def commit(self, repository: str, branch: str, body: bytes) -> None:
         files = {}
         for line in body.splitlines():
             entry = json.loads(line)
@@ -210,20 +182,26 @@ class _Handler(BaseHTTPRequestHandler):
                 files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
                 files[value["path"]] = self.server.blobs[value["oid"]]
-        name = self.server.commit(repository, revision, files)
+        name = self.server.commit(repository, branch, files)
         url = f"{self.server.address}/{repository}/commit/{name}"
         self._answer(200, {"success": True, "commitOid": name, "commitUrl": url})
 
 
+for verb in ("GET", "HEAD", "POST", "PUT"):
+    setattr(_Handler, f"do_{verb}", _Handler._answer_request)
+
+REPOSITORY = "(?P<repository>[^/]+/[^/]+)"
+MODEL = f"/api/models/{REPOSITORY}"
+
 ROUTES = (
     ("POST", "/api/repos/create", _Handler.create),
     ("POST", "/api/validate-yaml", _Handler.validate),
-    ("POST", r"/api/models/([^/]+/[^/]+)/branch/(.+)", _Handler.branch),
-    ("POST", r"/api/models/([^/]+/[^/]+)/preupload/(.+)", _Handler.preupload),
-    ("POST", r"/api/models/([^/]+/[^/]+)/commit/(.+)", _Handler.commit),
-    ("GET", r"/api/models/([^/]+/[^/]+)/tree/([^/]+)/?", _Handler.tree),
-    ("GET", r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", _Handler.info),
-    ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", _Handler.batch),
-    ("PUT", r"/blobs/(\w+)", _Handler.blob),
-    ("GET HEAD", r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", _Handler.resolve),
+    ("POST", rf"{MODEL}/branch/(?P<branch>.+)", _Handler.branch),
+    ("POST", rf"{MODEL}/preupload/(?P<branch>.+)", _Handler.preupload),
+    ("POST", rf"{MODEL}/commit/(?P<branch>.+)", _Handler.commit),
+    ("GET", rf"{MODEL}/tree/(?P<revision>[^/]+)/?", _Handler.tree),
+    ("GET", rf"{MODEL}(?:/revision/(?P<revision>.+))?", _Handler.info),
+    ("POST", rf"/{REPOSITORY}\.git/info/lfs/objects/batch", _Handler.batch),
+    ("PUT", r"/blobs/(?P<name>\w+)", _Handler.blob),
+    ("GET HEAD", rf"/{REPOSITORY}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", _Handler.resolve),
 )

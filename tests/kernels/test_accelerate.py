@@ -37,13 +37,10 @@ class Doubled(nn.Linear):
     pass
 
 
-def with_bias(model: Model) -> Model:
-    model.decoder.attention.query = nn.Linear(7, 4, dtype=torch.double)
-    return model
-
-
-def with_other_layer(model: Model) -> Model:
-    model.decoder.output = Doubled(6, 8).double()
+def changed(name: str, layer: nn.Module) -> Model:
+    """A model with another layer in its decoder."""
+    model = plain_model()
+    model.decoder.set_submodule(name, layer.double())
     return model
 
 
@@ -94,8 +91,8 @@ def test_it_follows_the_plain_model(annotations: Tensor) -> None:
         (plain_model(Backwards), "class Backwards: plain PyTorch, because only LSTMDecoder"),
         (plain_model(attention=HardAttention), "attention HardAttention has none"),
         (plain_model(attention=lambda *w: MultiHeadAttention(*w, heads=2)), "MultiHeadAttention"),
-        (with_bias(plain_model()), "query of its AdditiveAttention has a bias"),
-        (with_other_layer(plain_model()), "its layer output is a Doubled"),
+        (changed("attention.query", nn.Linear(7, 4)), "query of its AdditiveAttention has a bias"),
+        (changed("output", Doubled(6, 8)), "its layer output is a Doubled"),
         (with_hook(plain_model()), "its layer attention has a hook"),
         (
             plain_model(lambda d, v, *_: TransformerDecoder(d, v, width=6, layers=1, heads=2)),

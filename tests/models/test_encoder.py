@@ -62,12 +62,16 @@ def trained_step(encoder: CNNEncoder) -> None:
     optimizer.step()
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+OF_TIMM = ["timm/resnet18", "timm/swin_tiny_patch4_window7_224", "timm/convnext_atto"]
+
+
+@pytest.mark.parametrize("backbone", [*BACKBONES, *OF_TIMM])
 def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take
         encoder = CNNEncoder(backbone, weights=None).to("meta")
         annotations = encoder(torch.empty(2, 3, 224, 224, dtype=torch.uint8))
     side = {"small": 28, "plain": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
+    assert encoder.grid(224, 224) == (side, side)
     assert annotations.shape == (2, side * side, encoder.annotation_dim)
 
 

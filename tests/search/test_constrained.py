@@ -33,18 +33,11 @@ def says(words: list[int], phrase: list[int]) -> bool:
     return any(words[n : n + len(phrase)] == phrase for n in range(len(words)))
 
 
-def meets(
-    tokens: list[int],
-    begin: list[int] | tuple[()] = (),
-    avoid: list[list[int]] | tuple[()] = (),
-    must_say: list[list[int]] | tuple[()] = (),
-) -> bool:
+def meets(tokens: list[int], begin: Any = (), avoid: Any = (), must_say: Any = ()) -> bool:
     words = [token for token in tokens if token not in (EOS, PAD)]
-    return (
-        words[: len(begin)] == list(begin)
-        and not any(says(words, phrase) for phrase in avoid)
-        and all(says(words, phrase) for phrase in must_say)
-    )
+    begins = words[: len(begin)] == list(begin)
+    avoids = not any(says(words, phrase) for phrase in avoid)
+    return begins and avoids and all(says(words, phrase) for phrase in must_say)
 
 
 @every_constraint
