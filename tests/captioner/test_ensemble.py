@@ -63,20 +63,6 @@ def shares(logits: Tensor) -> Tensor:
     return raised / raised.sum(-1, keepdim=True)
 
 
-def test_the_probabilities_of_a_step_are_the_mean_of_the_members(annotations: Tensor) -> None:
-    members = [member(1), member(2, hidden_dim=3)]
-    tokens = torch.tensor([[BOS, 4], [5, 6], [7, 4]])
-    steps = []
-    for model in (*members, together(*members)):
-        decoder, memory = decoder_of(model), model.remember(annotations)
-        steps.append(decoder.step(tokens, decoder.start(memory, 2), memory))
-    first, second, both = steps
-    torch.testing.assert_close(
-        both.logits.exp(), (shares(first.logits) + shares(second.logits)) / 2
-    )
-    torch.testing.assert_close(both.weights, (first.weights + second.weights) / 2)
-
-
 @every_search
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_ensemble_of_one_model_once_or_twice_is_that_model(

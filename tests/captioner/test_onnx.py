@@ -54,8 +54,8 @@ def same_words(
     export(captioner, folder, onnx=True)
     graphs = graphs_in(folder, example)
     about = json.loads((folder / "captioner.json").read_text())
-    greedy, found = captioner.search.replace(Greedy), []
-    for search, width in ((greedy, 1), (captioner.search, captioner.search.config["width"])):
+    beam = captioner.search
+    for search, width in ((beam.replace(Greedy), 1), (beam, beam.config["width"])):
         expected = [caption.text for caption in captioner(photos, search)]
         found = [example.caption(graphs, about, photo, width) for photo in photos]
         assert found == expected

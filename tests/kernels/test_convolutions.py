@@ -86,6 +86,7 @@ def test_what_folding_would_change_stays(network: nn.Module) -> None:
     assert_close(fast(image), network(image), rtol=0, atol=0)
 
 
+@pytest.fixture
 def lite() -> nn.Sequential:
     """The network of the photo model's family, with statistics: its values would vanish else."""
     torch.manual_seed(0)
@@ -95,13 +96,12 @@ def lite() -> nn.Sequential:
 
 
 @torch.no_grad()
-def test_folded_blocks_take_images_of_any_size() -> None:
-    network = lite()
-    fast = folded(network)
+def test_folded_blocks_take_images_of_any_size(lite: nn.Sequential) -> None:
+    fast = folded(lite)
     assert not norms(fast)
     for shape in ((2, 3, 64, 64), (1, 3, 64, 64), (3, 3, 75, 90)):
         images = torch.randn(shape).contiguous(memory_format=torch.channels_last)
-        expected = network(images)
+        expected = lite(images)
         assert_close(fast(images), expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
 
 
@@ -122,25 +122,19 @@ def test_folded_convolutions_can_be_copied_and_differentiated() -> None:
 
 @torch.no_grad()
 @pytest.mark.skipif(not multiplies_bfloat16_fast(), reason="bfloat16 is slow on this processor")
-def test_folded_convolutions_follow_autocast() -> None:
-    network = lite()
+def test_folded_convolutions_follow_autocast(lite: nn.Sequential) -> None:
     images = torch.randn(2, 3, 64, 64).contiguous(memory_format=torch.channels_last)
-    expected = network(images)
+    expected = lite(images)
     with torch.autocast("cpu", torch.bfloat16):
-        found = folded(network)(images)
+        found = folded(lite)(images)
     assert found.dtype == torch.bfloat16
     assert (found - expected).norm() < 0.1 * expected.norm()
 
 
-def depthwise_network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 2, 1)
-    )
-
-
 def test_depthwise_convolutions_alone_stay_precise_under_autocast() -> None:
-    plain, images = depthwise_network(), torch.rand(2, 3, 6, 6)
+    depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+    plain = nn.Sequential(nn.Conv2d(3, 8, 1), depthwise, nn.Conv2d(8, 2, 1))
+    images = torch.rand(2, 3, 6, 6)
     fast = copy.deepcopy(plain)
     keep_depthwise_precise(fast)
     assert fast.state_dict().keys() == plain.state_dict().keys()

@@ -20,6 +20,7 @@ from tests.kernels.plain_models import EXACT, plain_model
 
 IMAGES = 20
 PHOTOS = [str(image).encode() for image in range(IMAGES)]
+CONSTRAINED = ConstrainedBeamSearch(begin=[5], avoid=[[6], [7, 8]], must_say=[[9, 4], [8]])
 ABLATIONS = {"scalar_gate": False, "deep_output": False}
 
 
@@ -33,11 +34,7 @@ ABLATIONS = {"scalar_gate": False, "deep_output": False}
         (BeamSearch(4, length_penalty=0.0), ABLATIONS, AdditiveAttention),
         (BeamSearch(3, max_length=7, min_length=3, no_repeat_ngram=2), {}, AdditiveAttention),
         (BeamSearch(40, max_length=2), {"tie_embeddings": True}, DotProductAttention),
-        (
-            ConstrainedBeamSearch(begin=[5], avoid=[[6], [7, 8]], must_say=[[9, 4], [8]]),
-            {},
-            AdditiveAttention,
-        ),
+        (CONSTRAINED, {}, AdditiveAttention),
         (DiverseBeamSearch(groups=3, width=2), {}, AdditiveAttention),
         (Sampling(3, top_k=1), {"query_with_word": True}, DotProductAttention),
         (Sampling(3, seed=1).for_images(PHOTOS), {}, AdditiveAttention),

@@ -55,12 +55,7 @@ def gradients(loss: Tensor, model: Model, annotations: Tensor) -> dict[str, Tens
         (DotProductAttention, True, False, {}),
         (DotProductAttention, False, True, {"tie_embeddings": True, "query_with_word": True}),
         (DotProductAttention, True, True, {}),
-        (
-            DotProductAttention,
-            False,
-            False,
-            {"scalar_gate": False, "deep_output": False},
-        ),
+        (DotProductAttention, False, False, {"scalar_gate": False, "deep_output": False}),
     ],
     ids=str,
 )

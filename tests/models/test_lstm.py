@@ -3,17 +3,15 @@ import torch
 from torch import Tensor, nn
 
 from captioning.models import LSTMDecoder
-from tests.conftest import decided
-
-MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
-TOKENS = torch.tensor([[[1, 4, 5, 6], [1, 7, 7, 2]]] * 3)  # (B, N, T) = (3, 2, 4)
+from tests.conftest import LSTM, decided
+from tests.models.test_decoders import MASK, TOKENS, every_mask
 
 
 @pytest.mark.parametrize("query_with_word", [False, True])
 def test_the_last_word_moves_attention_only_in_the_query(
     annotations: Tensor, query_with_word: bool
 ) -> None:
-    decoder = LSTMDecoder(5, 8, 6, 7, 4, query_with_word=query_with_word).double().eval()
+    decoder = decided(LSTM(5, 8, query_with_word=query_with_word))
     memory = decoder.remember(annotations)
     state = decoder.start(memory, 1)
     first, second = (
@@ -40,13 +38,13 @@ def gated_context(lstm: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Ten
     return beta[:, :, None] * context
 
 
-def test_the_recurrence_is_torchs_lstm_cell(lstm: LSTMDecoder, annotations: Tensor) -> None:
+def test_a_step_is_torchs_lstm_cell_and_equation_7(lstm: LSTMDecoder, annotations: Tensor) -> None:
     cell = nn.LSTMCell(6 + 5, 7).double()
     cell.weight_ih.data = torch.cat([lstm.word_gates.weight, lstm.context_gates.weight], 1)
     cell.weight_hh.data = lstm.hidden_gates.weight
     cell.bias_ih.data = lstm.word_gates.bias
     cell.bias_hh.data.zero_()
-    state, _, following = after_one_word(lstm, annotations)
+    state, logits, following = after_one_word(lstm, annotations)
     context = gated_context(lstm, annotations, state["hidden"])
     words = lstm.embedding(TOKENS[:, :, 1])
     expected = cell(
@@ -54,25 +52,14 @@ def test_the_recurrence_is_torchs_lstm_cell(lstm: LSTMDecoder, annotations: Tens
         (state["hidden"].flatten(0, 1), state["cell"].flatten(0, 1)),
     )
     torch.testing.assert_close(following.flatten(1, 2), torch.stack(expected))
-
-
-def test_the_output_is_equation_7(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    state, logits, following = after_one_word(lstm, annotations)
-    context = gated_context(lstm, annotations, state["hidden"])
-    words = lstm.embedding(TOKENS[:, :, 1])
     deep = (
         words + following[0] @ lstm.output_hidden.weight.T + context @ lstm.output_context.weight.T
     )
     torch.testing.assert_close(logits, deep @ lstm.output.weight.T + lstm.output.bias)
 
 
-def ablated(**options: bool) -> LSTMDecoder:
-    torch.manual_seed(1)
-    return decided(LSTMDecoder(5, 8, 6, 7, 4, **options))
-
-
 def test_without_deep_output_the_hidden_state_scores_words(annotations: Tensor) -> None:
-    decoder = ablated(deep_output=False)
+    decoder = decided(LSTM(5, 8, deep_output=False))
     _, logits, following = after_one_word(decoder, annotations)
     expected = decoder.output(following[0] @ decoder.output_hidden.weight.T)
     torch.testing.assert_close(logits, expected)
@@ -82,8 +69,8 @@ def test_without_deep_output_the_hidden_state_scores_words(annotations: Tensor) 
 def test_an_ablated_decoder_has_no_parameter_without_a_gradient(
     option: str, annotations: Tensor
 ) -> None:
-    decoder = ablated(**{option: False})
-    whole = {name for name, _ in LSTMDecoder(5, 8, 6, 7, 4).named_parameters()}
+    decoder = decided(LSTM(5, 8, **{option: False}))
+    whole = {name for name, _ in LSTM(5, 8).named_parameters()}
     assert {name for name, _ in decoder.named_parameters()} < whole
     decoder(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
     for name, parameter in decoder.named_parameters():
@@ -91,7 +78,7 @@ def test_an_ablated_decoder_has_no_parameter_without_a_gradient(
         assert parameter.grad.abs().max() > 1e-12, name
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
+@every_mask
 def test_the_first_state_comes_from_the_mean_annotation(
     lstm: LSTMDecoder, annotations: Tensor, mask: Tensor | None
 ) -> None:

@@ -7,17 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.data.vocabulary import BOS
 from captioning.models import TransformerDecoder
 from captioning.models.transformer import DecoderLayer, EncoderLayer, sinusoids
 from tests.conftest import decided
+from tests.models.test_decoders import TOKENS
 from tests.models.test_multi_head import CAUSAL, as_ours, exact, numbers
 
 B, T, L, WIDTH, HEADS, INNER = 3, 4, 5, 6, 2, 7
 SIZES: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": True}
 WORDS = torch.tensor([[True] * 4, [True, True, False, False], [True] + [False] * 3])
 REGIONS = torch.tensor([[True, False, True, True, False], [True] * 5, [False] * 4 + [True]])
-TOKENS = torch.tensor([[[BOS, 4, 5, 6], [BOS, 7, 7, 5]]] * 3)  # (B, N, T) = (3, 2, 4)
 
 NAMES = {
     "self_attn": "self_attention",
