@@ -18,7 +18,7 @@ import torch
 import yaml
 from filelock import FileLock
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioning.captioner import Captioner
 from captioning.data.preprocessing import Preprocessing
@@ -44,7 +44,7 @@ torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each ot
 
 os.environ["WANDB_MODE"] = "disabled"  # in fixtures of the session
 
-AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 ATTENTIONS: dict[str, Any] = {
     "additive": AdditiveAttention,
@@ -135,34 +135,19 @@ def shapes_records(shapes_data: Path) -> list[Record]:
 @pytest.fixture(scope="session")
 def tiny_config(shapes_data: Path, made_once: MadeOnce) -> Path:
     """A configuration that trains on the drawn scenes in a second: 3 epochs of 3 steps."""
-    config = {
-        "data": {
-            "reader": {
-                "class_path": "captioning.data.readers.Coco",
-                "init_args": {"root": str(shapes_data)},
-            },
-            "size": 32,
-            "batch_size": 2,
-            "min_count": 1,
-            "workers": 0,
-        },
-        "model": {
-            "encoder": {
-                "class_path": "captioning.models.CNNEncoder",
-                "init_args": {"backbone": "small", "weights": None, "trainable_stages": -1},
-            },
-            "decoder": {
-                "class_path": "captioning.models.LSTMDecoder",
-                "init_args": {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8},
-            },
-            "search": {
-                "class_path": "captioning.search.BeamSearch",
-                "init_args": {"width": 2, "max_length": 6},
-            },
-        },
-        "trainer": {"max_epochs": 3, "accelerator": "cpu"},
+
+    def part(name: str, **init_args: Any) -> dict[str, Any]:
+        return {"class_path": f"captioning.{name}", "init_args": init_args}
+
+    reader = part("data.readers.Coco", root=str(shapes_data))
+    model = {
+        "encoder": part("models.CNNEncoder", backbone="small", weights=None, trainable_stages=-1),
+        "decoder": part("models.LSTMDecoder", embedding_dim=8, hidden_dim=8, attention_dim=8),
+        "search": part("search.BeamSearch", width=2, max_length=6),
     }
-    text = yaml.safe_dump(config)
+    data = {"reader": reader, "size": 32, "batch_size": 2, "min_count": 1, "workers": 0}
+    trainer = {"max_epochs": 3, "accelerator": "cpu"}
+    text = yaml.safe_dump({"data": data, "model": model, "trainer": trainer})
     return made_once("config", lambda to: (to / "tiny.yaml").write_text(text)) / "tiny.yaml"
 
 
@@ -265,10 +250,27 @@ class Vectors(Encoder):
         return height, width
 
 
+class Patches(Encoder):
+    """The mean colours of 8 x 8 pixels, projected: an encoder that is no CNN."""
+
+    annotation_dim = 5
+
+    def __init__(self, trained: bool = True) -> None:
+        super().__init__()
+        self.projection = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5)).requires_grad_(trained)
+
+    def forward(self, images: Tensor) -> Tensor:
+        pixels = images.to(next(self.parameters()).dtype) / 255
+        return self.projection(nn.functional.avg_pool2d(pixels, 8).flatten(2).transpose(1, 2))
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        return height // 8, width // 8
+
+
 def decided(made: AnyModule) -> AnyModule:
     """The module with large random parameters, for confident predictions, in double precision."""
     for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
+        nn.init.normal_(parameter, std=0.7)
     return made.double().eval()
 
 

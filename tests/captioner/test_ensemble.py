@@ -2,7 +2,6 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -12,28 +11,20 @@ from captioning.captioner import Captioner, load
 from captioning.captioner.ensemble import EnsembleDecoder, JointEncoder, _spread, ensemble
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
-from captioning.models import Adapter, Decoder, LSTMDecoder, Model
-from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
+from captioning.models import Adapter, LSTMDecoder, Model
+from captioning.search import BeamSearch, Decoded, Greedy, Search
+from tests.captioner.test_captioner import PHOTOS
 from tests.conftest import LSTM, Vectors, checkpoint_of, decided, tiny_captioner
+from tests.search.test_decoding import every_search
 
 GENERATED = [EOS, 4, 5, 6, 7]
-SEARCHES = {
-    "greedy": Greedy(max_length=6),
-    "beam": BeamSearch(3, max_length=6),
-    "sampling": Sampling(3, temperature=2.0, max_length=6),
-}
-every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 ALL = slice(None)
-PHOTOS = [
-    Image.fromarray(np.random.default_rng(side).integers(0, 255, (50, side, 3), dtype=np.uint8))
-    for side in (40, 50, 60)
-]
 
 
-def member(seed: int, hidden_dim: int = 7) -> Model:
+def member(seed: int) -> Model:
     """A tiny model with confident predictions, in double precision."""
     torch.manual_seed(seed)
-    return Model(Vectors(), Adapter(5), decided(LSTM(5, 8, hidden_dim=hidden_dim))).eval()
+    return Model(Vectors(), Adapter(5), decided(LSTM(5, 8))).eval()
 
 
 def together(*members: Model) -> EnsembleDecoder:
@@ -41,13 +32,10 @@ def together(*members: Model) -> EnsembleDecoder:
     return EnsembleDecoder(members, [ALL] * len(members), [(2, 3)] * len(members))
 
 
-def decoder_of(model: Model | EnsembleDecoder) -> Decoder:
-    return model.decoder if isinstance(model, Model) else model
-
-
 def searched(search: Search, model: Model | EnsembleDecoder, annotations: Tensor) -> Decoded:
     torch.manual_seed(0)
-    return search(decoder_of(model), model.remember(annotations))
+    decoder = model.decoder if isinstance(model, Model) else model
+    return search(decoder, model.remember(annotations))
 
 
 def assert_same(first: Decoded, second: Decoded) -> None:

@@ -1,8 +1,8 @@
-import importlib.util
 import json
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,22 +33,17 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "caption_with_onnx.py"
 
 
 @pytest.fixture(scope="module")
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("caption_with_onnx", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
-def graphs_in(folder: Path, example: ModuleType) -> list[Any]:
+def graphs_in(folder: Path, example: SimpleNamespace) -> list[Any]:
     names = ("encoder", "remember", "step")
     return [example.InferenceSession(folder / f"{name}.onnx") for name in names]
 
 
 def same_words(
-    captioner: Captioner, photos: list[Path], folder: Path, example: ModuleType
+    captioner: Captioner, photos: list[Path], folder: Path, example: SimpleNamespace
 ) -> list[str]:
     """The example's captions, which are the package's, by greedy and by beam search."""
     export(captioner, folder, onnx=True)
@@ -71,7 +66,7 @@ def test_the_example_has_at_most_sixty_lines_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_graphs_give_every_decoders_numbers_for_any_batch(
-    name: str, vocabulary: Vocabulary, tmp_path: Path, example: ModuleType
+    name: str, vocabulary: Vocabulary, tmp_path: Path, example: SimpleNamespace
 ) -> None:
     torch.manual_seed(1)
     encoder = CNNEncoder("plain", weights=None)
@@ -111,7 +106,7 @@ def test_graphs_give_every_decoders_numbers_for_any_batch(
 
 
 def test_the_example_says_the_same_of_drawn_scenes(
-    shapes_records: list[Record], tmp_path: Path, example: ModuleType
+    shapes_records: list[Record], tmp_path: Path, example: SimpleNamespace
 ) -> None:
     captioner, photos = load("shapes"), [record.image for record in shapes_records]
     first = same_words(captioner, photos, tmp_path, example)
@@ -126,7 +121,7 @@ def test_the_example_says_the_same_of_drawn_scenes(
 
 @pytest.mark.integration
 def test_the_example_says_the_same_of_two_hundred_photos(
-    shared_data: Path, tmp_path: Path, example: ModuleType
+    shared_data: Path, tmp_path: Path, example: SimpleNamespace
 ) -> None:
     photos = sorted((shared_data / "coco-small").rglob("*.jpg"))[:200]
     assert len(photos) == 200
@@ -138,7 +133,7 @@ def test_the_example_says_the_same_of_two_hundred_photos(
     ("size", "orientation"), [((1301, 901), 1), ((1000, 1300), 6), ((90, 70), 3)]
 )
 def test_the_example_sees_photos_as_the_model_does(
-    fit: Any, size: tuple[int, int], orientation: int, tmp_path: Path, example: ModuleType
+    fit: Any, size: tuple[int, int], orientation: int, tmp_path: Path, example: SimpleNamespace
 ) -> None:
     image = Image.effect_noise(size, 90).convert("RGB")
     exif = Image.Exif()

@@ -5,15 +5,14 @@ from functools import partial
 
 import pytest
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.maps import Captioned
-from captioning.models import Adapter, Decoder, Encoder, Model
+from captioning.models import Adapter, Decoder, Model
 from captioning.models.decoder import Memory, State, Step
-from tests.conftest import DECODERS, LSTM, decided
+from tests.conftest import DECODERS, LSTM, Patches, decided
 
 TOKENS = torch.tensor(
     [
@@ -21,23 +20,6 @@ TOKENS = torch.tensor(
         [[BOS, 6, 6, EOS, PAD], [BOS, 5, 4, 7, EOS]],
     ]
 )
-
-
-class Patches(Encoder):
-    """A linear map of the mean colour of each 8 x 8 pixels."""
-
-    annotation_dim = 5
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(3, self.annotation_dim)
-
-    def forward(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        colours = F.avg_pool2d(images.to(self.linear.weight) / 255, 8)
-        return self.linear(colours.flatten(2).transpose(1, 2))
-
-    def grid(self, height: int, width: int) -> tuple[int, int]:
-        return height // 8, width // 8
 
 
 class Averaging(Decoder):

@@ -19,7 +19,7 @@ from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import measured_offset
 from captioning.models.small_networks import Coordinates, PlainCNN, SmallCNN
-from tests.conftest import Served
+from tests.conftest import Patches, Served
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -62,10 +62,17 @@ def trained_step(encoder: CNNEncoder) -> None:
     optimizer.step()
 
 
+DEEP = {"resnet101", "resnet152", "efficientnet_v2_s"}
 OF_TIMM = ["timm/resnet18", "timm/swin_tiny_patch4_window7_224", "timm/convnext_atto"]
 
 
-@pytest.mark.parametrize("backbone", [*BACKBONES, *OF_TIMM])
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        pytest.param(b, marks=[pytest.mark.integration] * (b in DEEP))
+        for b in (*BACKBONES, *OF_TIMM)
+    ],
+)
 def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take
         encoder = CNNEncoder(backbone, weights=None).to("meta")
@@ -222,23 +229,6 @@ def test_trained_stages_keep_statistics_that_came_with_weights(
     encoder(images()).square().sum().backward()
     assert norm.running_mean.equal(before) == with_weights
     assert norm.weight.grad.any()
-
-
-class Patches(Encoder):
-    """The mean colours of patches, projected: an encoder that is no CNN."""
-
-    annotation_dim = 5
-
-    def __init__(self, trained: bool = True) -> None:
-        super().__init__()
-        self.projection = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5)).requires_grad_(trained)
-
-    def forward(self, images: Tensor) -> Tensor:
-        colours = nn.functional.avg_pool2d(images.float() / 255, 16)
-        return self.projection(colours.flatten(2).transpose(1, 2))
-
-    def grid(self, height: int, width: int) -> tuple[int, int]:
-        return height // 16, width // 16
 
 
 def test_an_encoder_of_ones_own_is_constant_if_it_is_frozen() -> None:

@@ -1,5 +1,6 @@
 """Multi-head attention against PyTorch's, with the same parameters."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -65,6 +66,30 @@ def exact(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
+def compared(
+    ours: nn.Module,
+    theirs: nn.Module,
+    outputs: tuple[Tensor, Tensor],
+    inputs: list[Tensor],
+    by_our_names: Callable[[Any, dict[str, Any]], dict[str, Tensor]],
+) -> None:
+    """Equal outputs, and equal gradients by inputs and parameters."""
+    exact(*outputs)
+    goal = numbers(*outputs[0].shape, seed=9).detach()
+    found, expected = (
+        torch.autograd.grad((output * goal).sum(), [*inputs, *layer.parameters()])
+        for output, layer in zip(outputs, (ours, theirs), strict=True)
+    )
+    n = len(inputs)
+    for gradient, wanted in zip(found[:n], expected[:n], strict=True):
+        exact(gradient, wanted)
+    names = [name for name, _ in theirs.named_parameters()]
+    by_name = by_our_names(theirs, dict(zip(names, expected[n:], strict=True)))
+    for (name, _), gradient in zip(ours.named_parameters(), found[n:], strict=True):
+        exact(gradient, by_name.pop(name))
+    assert not by_name
+
+
 @every_mask
 @pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
 @pytest.mark.parametrize("key_dim", [WIDTH, 5], ids=["one width", "two widths"])
@@ -80,20 +105,10 @@ def test_it_is_torchs(mask: Tensor | None, with_weights: bool, key_dim: int) -> 
         need_weights=with_weights,
         average_attn_weights=False,
     )
-    exact(context, expected)
     assert (weights is None) == (not with_weights)
     if weights is not None:
         exact(weights, expected_weights)
-    goal = numbers(*context.shape, seed=3).detach()
-    parameters = dict(ours.named_parameters())
-    ours_gradients = torch.autograd.grad((context * goal).sum(), [*inputs, *parameters.values()])
-    names, values = zip(*theirs.named_parameters(), strict=True)
-    gradients = torch.autograd.grad((expected * goal).sum(), [*inputs, *values])
-    for found, wanted in zip(ours_gradients[:2], gradients[:2], strict=True):
-        exact(found, wanted)
-    by_name = as_ours(theirs, dict(zip(names, gradients[2:], strict=True)))
-    for name, found in zip(parameters, ours_gradients[2:], strict=True):
-        exact(found, by_name[name])
+    compared(ours, theirs, (context, expected), inputs, as_ours)
 
 
 def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:

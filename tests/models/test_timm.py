@@ -13,19 +13,18 @@ from captioning.kernels.convolutions import folded
 from captioning.models import CNNEncoder
 from captioning.models.backbones import stages_of
 from captioning.training.guided_attention import classes_of
+from tests.models.test_encoder import images
 
 LITE2 = "tf_efficientnet_lite2"
 VIT = "vit_tiny_patch16_224"
 
 
-def images(height: int = 64, width: int = 96) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(256, (2, 3, height, width), generator=generator, dtype=torch.uint8)
+IMAGES = images(64, 96)
 
 
 def normalised(model: Any) -> Tensor:
     mean, std = (torch.tensor(model.pretrained_cfg[k]).view(3, 1, 1) for k in ("mean", "std"))
-    return (images() / 255 - mean) / std
+    return (IMAGES / 255 - mean) / std
 
 
 @torch.no_grad()
@@ -41,7 +40,7 @@ def test_vectors_and_their_class_scores_are_timms(tmp_path: Path) -> None:
     features = model.forward_features(normalised(model))
     assert features.shape == (2, encoder.annotation_dim, *encoder.grid(64, 96)) == (2, 1280, 2, 3)
     assert features.abs().max() > 1
-    annotations = encoder(images())
+    annotations = encoder(IMAGES)
     expected = features.flatten(2).transpose(1, 2)
     torch.testing.assert_close(annotations, expected, rtol=0, atol=2e-3)
     classes = classes_of(encoder)
@@ -77,7 +76,7 @@ def test_our_efficientnets_are_timms(name: str) -> None:
     precise = encoder.double()
     without_norms = folded(precise)
     assert not any(isinstance(part, nn.BatchNorm2d) for part in without_norms.modules())
-    torch.testing.assert_close(without_norms(images()), precise(images()))
+    torch.testing.assert_close(without_norms(IMAGES), precise(IMAGES))
 
 
 @torch.no_grad()
@@ -85,7 +84,7 @@ def test_a_transformer_gives_patch_tokens_on_the_images_grid() -> None:
     torch.manual_seed(0)
     encoder = CNNEncoder(f"timm/{VIT}", weights=None).eval()
     assert encoder.grid(64, 96) == (4, 6)
-    annotations = encoder(images())
+    annotations = encoder(IMAGES)
     assert annotations.shape == (2, 24, 192)
     model = encoder.stages[0].model
     tokens = model.forward_features(normalised(model))

@@ -1,6 +1,7 @@
 """The transformer's layers against PyTorch's, and its decoder beyond the common interface."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from captioning.models import TransformerDecoder
 from captioning.models.transformer import DecoderLayer, EncoderLayer, sinusoids
 from tests.conftest import decided
 from tests.models.test_decoders import TOKENS
-from tests.models.test_multi_head import CAUSAL, as_ours, exact, numbers
+from tests.models.test_multi_head import CAUSAL, as_ours, compared, exact, numbers
 
 B, T, L, WIDTH, HEADS, INNER = 3, 4, 5, 6, 2, 7
 SIZES: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": True}
@@ -26,11 +27,10 @@ NAMES = {
 }
 
 
-def by_our_names(ours: nn.Module, theirs: nn.Module, values: Any) -> dict[str, Tensor]:
+def by_our_names(ours: nn.Module, theirs: Any, named: dict[str, Any]) -> dict[str, Tensor]:
     """The parameters of PyTorch's layer, or their gradients, by our names."""
     norms = [name for name, _ in ours.named_children() if name.startswith("around")]
     names = NAMES | {f"norm{n}": f"{norm}.norm" for n, norm in enumerate(norms, start=1)}
-    named = dict(zip([name for name, _ in theirs.named_parameters()], values, strict=True))
     found = {}
     for name, part in theirs.named_children():
         own = {key[len(name) + 1 :]: v for key, v in named.items() if key.startswith(f"{name}.")}
@@ -45,26 +45,7 @@ def with_parameters_of(theirs: nn.Module, ours: nn.Module) -> None:
     generator = torch.Generator().manual_seed(0)
     for parameter in theirs.double().parameters():
         nn.init.normal_(parameter, std=0.7, generator=generator)
-    ours.double().load_state_dict(by_our_names(ours, theirs, theirs.parameters()))
-
-
-def compared(
-    ours: nn.Module, theirs: nn.Module, outputs: tuple[Tensor, Tensor], inputs: list[Tensor]
-) -> None:
-    """Equal outputs, and equal gradients by inputs and parameters."""
-    exact(*outputs)
-    goal = numbers(*outputs[0].shape, seed=9).detach()
-    found, expected = (
-        torch.autograd.grad((output * goal).sum(), [*inputs, *layer.parameters()])
-        for output, layer in zip(outputs, (ours, theirs), strict=True)
-    )
-    n = len(inputs)
-    for gradient, wanted in zip(found[:n], expected[:n], strict=True):
-        exact(gradient, wanted)
-    by_name = by_our_names(ours, theirs, expected[n:])
-    for (name, _), gradient in zip(ours.named_parameters(), found[n:], strict=True):
-        exact(gradient, by_name.pop(name))
-    assert not by_name
+    ours.double().load_state_dict(by_our_names(ours, theirs, dict(theirs.named_parameters())))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +57,9 @@ def test_an_encoders_layer_is_torchs(mask: Tensor | None) -> None:
     with_parameters_of(theirs, ours)
     x = numbers(B, T, WIDTH)
     hidden = None if mask is None else ~mask.expand(B, T, T).repeat_interleave(HEADS, dim=0)
-    compared(ours, theirs, (ours(x, mask), theirs(x, src_mask=hidden)), [x])
+    compared(
+        ours, theirs, (ours(x, mask), theirs(x, src_mask=hidden)), [x], partial(by_our_names, ours)
+    )
 
 
 def no_words(captions: int) -> Tensor:
@@ -94,7 +77,7 @@ def test_a_decoders_layer_is_torchs(mask: Tensor | None, with_weights: bool) -> 
     read, _, weights = ours(words[:, None], no_words(1), projected, mask, with_weights)
     hidden = None if mask is None else ~mask.expand(B, T, L).repeat_interleave(HEADS, 0)
     expected = theirs(words, regions, tgt_mask=~CAUSAL[0], memory_mask=hidden)
-    compared(ours, theirs, (read[:, 0], expected), [words, regions])
+    compared(ours, theirs, (read[:, 0], expected), [words, regions], partial(by_our_names, ours))
     if with_weights:
         exact(weights.sum(dim=-1), torch.ones(B, HEADS, 1, T, dtype=torch.double))
 
