@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -199,27 +200,44 @@ def browser() -> Iterator[Any]:
 def opened_page(
     browser: Any, address: str, allowed: tuple[str, ...] = (), **options: Any
 ) -> Iterator[Any]:
-    """A page in a context of its own; in the end it must have had no errors and asked for no more.
+    """A page in a context of its own, in the end as wide as its window and light or dark as asked.
+
+    It must have had no errors, and asked for no more than is allowed.
 
     Args:
         browser: the fixture.
         address: of the page.
-        allowed: what the addresses begin with that the page asks for. By default it lies on the
-            disk, and must log nothing either.
+        allowed: what requests of the page begin with, such as "GET http://". By default it lies
+            on the disk, and must log nothing either.
         options: of the context.
     """
     context = browser.new_context(reduced_motion="reduce", **options)
     page, wrong = context.new_page(), []
     page.set_default_timeout(20_000)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.append(request.url[:200]))
+    page.on("request", lambda request: wrong.append(f"{request.method} {request.url[:200]}"))
     if not allowed:
         page.on("console", lambda message: wrong.append(message.text))
     page.goto(address)
     yield page
+    assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
+    red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+    assert (int(red) < 64) == (options.get("color_scheme") == "dark")
     context.close()
-    known = ("data:", *(allowed or ("file:",)))
+    known = ("GET data:", *(allowed or ("GET file:",)))
     assert [entry for entry in wrong if not entry.startswith(known)] == []
+
+
+def tags(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    """The tags of a page with their attributes."""
+    found = []
+
+    class Document(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append((tag, dict(attrs)))
+
+    Document().feed(page)
+    return found
 
 
 @contextlib.contextmanager
@@ -329,6 +347,15 @@ def draw_photos(folder: Path, *names: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
         Image.fromarray(patches).resize((60, 40)).save(path)
+
+
+def write_flickr8k(folder: Path) -> None:
+    """Four photos in Flickr8k's own files."""
+    draw_photos(folder, *(f"Images/{number}.jpg" for number in range(4)))
+    captions = [f"{number}.jpg#{n}\tA dog number {n} ." for number in range(4) for n in range(5)]
+    (folder / "Flickr8k.token.txt").write_text("\n".join(captions))
+    (folder / "Flickr_8k.trainImages.txt").write_text("0.jpg\n1.jpg\n2.jpg\n")
+    (folder / "Flickr_8k.devImages.txt").write_text("3.jpg\n")
 
 
 def checkpoint_of(captioner: Captioner, path: Path, /, **changes: Any) -> Path:

@@ -34,11 +34,6 @@ def answers(notebook: NotebookNode) -> list[str]:
     return re.findall(folded, "\n".join(cell.source for cell in notebook.cells), re.DOTALL)
 
 
-def cell(notebook: NotebookNode, name: str) -> NotebookNode:
-    [found] = [cell for cell in code(notebook) if cell.get("id") == name]
-    return found
-
-
 def shown(cell: NotebookNode, kind: str) -> list[str]:
     """What a cell shows of a MIME type."""
     return [output.data[kind] for output in cell.outputs if kind in output.get("data", {})]
@@ -152,7 +147,8 @@ def test_attention_shows_a_page_and_grounds_words(runs: dict[str, NotebookNode])
 @pytest.mark.integration
 def test_dates_are_translated_by_looking_at_their_words(runs: dict[str, NotebookNode]) -> None:
     """The table of answers has, in per cent: exact, looks at its word, and by part."""
-    lines = printed(cell(runs["translation.ipynb"], "answers")).splitlines()[1:]
+    [cell] = [cell for cell in code(runs["translation.ipynb"]) if cell.get("id") == "answers"]
+    lines = printed(cell).splitlines()[1:]
     found = {
         line[:12].strip(): [float(number) for number in re.findall(r"([\d.]+)%", line)]
         for line in lines

@@ -1,5 +1,7 @@
-"""Links of the pages that are read in the repository: their files and headings are there."""
+"""Links of the pages that are read in the repository lead to files, headings, and equations."""
 
+import importlib
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,10 +10,20 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.anchors.index import slugify
 
 from captioning.commands import COMMANDS
+from docs._ext import lines
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+
+READING = DOCS / "reading.md"
+ROWS = re.findall(r"^\| (eq\. \d+|section [\d.]+) \| .* \|$", READING.read_text(), re.MULTILINE)
+EQUATIONS = {
+    (link["mark"], link["module"].replace("/", "."), link["name"])
+    for page in lines.PAGES
+    for link in lines.LINK.finditer(page.read_text())
+}
+"""Links from the paper's equations to their lines: mark, module and name."""
 
 
 def links(page: Path) -> list[str]:
@@ -44,3 +56,41 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), link
+
+
+def docstrings(module: str, name: str) -> str:
+    """Of a class or function, and of the class that it is a method of."""
+    parts = [importlib.import_module(module)]
+    for part in name.split("."):
+        parts.append(getattr(parts[-1], part))
+    return " ".join(" ".join((part.__doc__ or "").split()) for part in parts[1:])
+
+
+def equations(docstring: str) -> set[str]:
+    """The numbers after "eq." in a docstring, ranges such as 4-6 written out."""
+    numbers: set[str] = set()
+    for listed in re.findall(r"eq\. ([\d, -]*\d)", docstring):
+        for part in listed.split(","):
+            first, _, last = part.strip().partition("-")
+            numbers |= {str(n) for n in range(int(first), int(last or first) + 1)}
+    return numbers
+
+
+def test_every_equation_is_on_the_page_in_order() -> None:
+    numbers = [int(row.split()[1]) for row in ROWS if row.startswith("eq.")]
+    assert numbers == sorted(numbers)
+    assert set(numbers) == {*range(1, 15)}
+    assert [link["mark"] for link in lines.LINK.finditer(READING.read_text())] == ROWS
+
+
+@pytest.mark.parametrize("page", lines.PAGES, ids=lambda page: page.name)
+def test_links_lead_to_the_lines_of_their_equations(page: Path) -> None:
+    text = page.read_text()
+    assert len(lines.LINK.findall(text)) == len(re.findall(r"\.py#L", text)) > 10
+    assert lines.with_anchors(text) == text, "run: python docs/_ext/lines.py"
+
+
+@pytest.mark.parametrize(("mark", "module", "name"), sorted(EQUATIONS))
+def test_an_equation_stands_in_the_docstring(mark: str, module: str, name: str) -> None:
+    docstring = docstrings(module, name)
+    assert mark in docstring or mark.removeprefix("eq. ") in equations(docstring)

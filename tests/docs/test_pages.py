@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from markdown_it import MarkdownIt
-from PIL import Image
 
 from captioning import maps, shelf
 from captioning.commands import main
 from captioning.data.records import Record
 from captioning.metrics import registry
+from tests.conftest import draw_photos, write_flickr8k
 
 pytestmark = pytest.mark.integration
 
@@ -116,25 +116,13 @@ def world(
         shutil.copy(record.image, name)
     Path("photos.txt").write_text("\n".join(PHOTOS[:3]))
     shutil.copytree(shapes_data, "COCO")
-    Path("FLICKR8K/Images").mkdir(parents=True)
-    for number in range(4):
-        photo = Image.effect_noise((64, 48), 60 + number).convert("RGB")
-        photo.save(f"FLICKR8K/Images/{number}.jpg")
-    captions = [f"{i}.jpg#{n}\tDog {n} of photo {i} ." for i in range(4) for n in range(5)]
-    Path("FLICKR8K/Flickr8k.token.txt").write_text("\n".join(captions))
-    Path("FLICKR8K/Flickr_8k.trainImages.txt").write_text("0.jpg\n1.jpg\n2.jpg\n")
-    Path("FLICKR8K/Flickr_8k.devImages.txt").write_text("3.jpg\n")
+    write_flickr8k(Path("FLICKR8K"))
 
 
 def fences(page: Path) -> list[tuple[str, str]]:
     """The language and the text of each block of code."""
     tokens = MarkdownIt().parse(page.read_text())
     return [(token.info.strip(), token.content) for token in tokens if token.type == "fence"]
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """The blocks of one language."""
-    return [text for found, text in fences(page) if found == language]
 
 
 def commands(block: str) -> Iterator[list[str]]:
@@ -174,11 +162,8 @@ def run_page(page: Path) -> list[list[str]]:
 
 def write_photos(folder: Path, table: str) -> None:
     """A folder of photos with its table of captions."""
-    folder.mkdir()
+    draw_photos(folder, *sorted({line.partition(",")[0] for line in table.splitlines()[1:]}))
     (folder / "captions.csv").write_text(table)
-    for name in {line.partition(",")[0] for line in table.splitlines()[1:]}:
-        (folder / name).parent.mkdir(exist_ok=True)
-        Image.effect_noise((48, 40), 60).convert("RGB").save(folder / name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])

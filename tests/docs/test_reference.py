@@ -5,8 +5,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import torch
 
+from captioning.captioner import Captioner
+from captioning.captioner.checkpoint import KEY
 from captioning.commands import COMMANDS as COMMAND_TABLE
 from captioning.commands.train import train_model
 from captioning.models import CNNEncoder
@@ -19,6 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = DOCS / "reference" / "commands.md"
 KEYS = DOCS / "reference" / "configuration-keys.md"
 API = DOCS / "reference" / "api"
+ROOMS = {file.parent.name for file in (DOCS.parent / "captioning").glob("*/__init__.py")}
 
 LISTED_BY = ("cyclopts", "jsonargparse", "pytorch-lightning")
 """Packages whose words the lists have."""
@@ -31,9 +33,8 @@ def keys_page() -> str:
 
 @pytest.mark.parametrize("page", reference.PAGES, ids=lambda page: page.stem)
 def test_pages_have_their_lists_as_the_code_has_them(page: Path) -> None:
-    pins = dict(
-        re.findall(r"^([\w-]+)==(\S+)", (DOCS.parent / "constraints.txt").read_text(), re.M)
-    )
+    constraints = (DOCS.parent / "constraints.txt").read_text()
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)", constraints, re.MULTILINE))
     if any(version(name) != pins[name] for name in LISTED_BY):
         pytest.skip("other versions say some things in other words")
     assert reference.renewed(page.read_text()) == page.read_text(), "python -m docs._ext.reference"
@@ -77,20 +78,17 @@ def test_every_class_that_a_key_may_name_has_its_arguments(keys_page: str) -> No
 
 def test_the_architecture_page_has_every_room() -> None:
     page = (DOCS / "explanation" / "architecture.md").read_text()
-    rooms = {file.parent.name for file in (DOCS.parent / "captioning").glob("*/__init__.py")}
-    assert set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == rooms
+    assert set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == ROOMS
 
 
 def test_every_room_is_on_a_page_of_the_api() -> None:
     pages = "\n".join(page.read_text() for page in API.glob("*.md"))
     named = {name for names in MODULES.findall(pages) for name in names.split()}
-    package = DOCS.parent / "captioning"
-    rooms = {f"captioning.{file.parent.name}" for file in package.glob("*/__init__.py")}
-    assert named == rooms - {"captioning.commands"} | {"captioning"}  # commands, not calls
+    rooms = {f"captioning.{room}" for room in ROOMS - {"commands"}}  # commands, not calls
+    assert named == rooms | {"captioning"}
     assert ".. automodule:: captioning.metrics.cider\n" in modules_text("captioning.metrics")
 
 
-def test_what_a_checkpoint_holds_of_a_captioner_is_documented(checkpoint: Path) -> None:
+def test_what_a_checkpoint_holds_of_a_captioner_is_documented(captioner: Captioner) -> None:
     page = (DOCS / "reference" / "file-formats.md").read_text()
-    saved = torch.load(checkpoint, weights_only=True)
-    assert {key for key in ("captioner", *saved["captioner"]) if f"`{key}`" not in page} == set()
+    assert {key for key in (KEY, *captioner.config) if f"`{key}`" not in page} == set()

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from captioning.commands import main
 from captioning.errors import InputError
 from captioning.inference.bulk import Line
 from captioning.inference.ray_cluster import check_seen
+from tests.conftest import draw_photos, refusal
 
 pytestmark = pytest.mark.integration
 
@@ -49,14 +47,9 @@ def cluster() -> Iterator[Any]:
 def photos(tmp_path: Path) -> Path:
     """Eight photos, under 300 names."""
     folder = tmp_path / "photos"
-    folder.mkdir()
-    for number in range(300):
-        path = folder / f"{number:03d}.png"
-        if number < 8:
-            patches = np.random.default_rng(number).integers(0, 255, (4, 5, 3), dtype=np.uint8)
-            Image.fromarray(patches).resize((60, 40)).save(path)
-        else:
-            path.hardlink_to(folder / f"{number % 8:03d}.png")
+    draw_photos(folder, *(f"{number:03d}.png" for number in range(8)))
+    for number in range(8, 300):
+        (folder / f"{number:03d}.png").hardlink_to(folder / f"{number % 8:03d}.png")
     return folder
 
 
@@ -142,12 +135,8 @@ def test_an_address_where_no_cluster_answers_is_one_line(
 
 
 def test_without_the_extra_one_line_names_it(
-    photos: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(command(photos, tmp_path / "out", "--ray", "local")) == 1
-    expected = "captioning: this needs ray; run pip install 'captioning[ray]'\n"
-    assert capsys.readouterr().err == expected
+    line = refusal(command(photos, photos / "out", "--ray", "local"), capsys)
+    assert line == "captioning: this needs ray; run pip install 'captioning[ray]'"

@@ -1,6 +1,8 @@
 import asyncio
 import io
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +33,24 @@ Ask = Callable[..., TestClient]
 
 Serve = Callable[..., httpx.Client]
 """Starts a server of the tiny captioner with some limits and gives a client of it."""
+
+
+@contextmanager
+def process_of(end: int, *arguments: str) -> Iterator[httpx.URL]:
+    """The address of a process of the command, which the signal `end` ends without a word."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "captioning", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield httpx.URL(process.stdout.readline().strip())
+        finally:
+            process.send_signal(end)
+            assert process.communicate() == ("", "")
+            assert process.returncode == 0
 
 
 @pytest.fixture
@@ -74,14 +94,15 @@ def served(app: ASGIApp, limits: Limits) -> Iterator[str]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        wait_for(lambda: _listens(address))
+        wait_for(lambda: listens(address))
         yield "http://{}:{}".format(*address)
     finally:
         loop.call_soon_threadsafe(server.stop)
         thread.join()
 
 
-def _listens(address: tuple[str, int]) -> bool:
+def listens(address: tuple[str, int]) -> bool:
+    """Whether somebody answers there."""
     with socket.socket() as tried:
         return tried.connect_ex(address) == 0
 
@@ -100,6 +121,12 @@ def serve(captioner: Captioner) -> Iterator[Serve]:
             return stack.enter_context(client)
 
         yield start
+
+
+@pytest.fixture
+def server(serve: Serve) -> httpx.Client:
+    """A client of a server with the usual limits."""
+    return serve()
 
 
 @pytest.fixture

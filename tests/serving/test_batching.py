@@ -1,7 +1,7 @@
 import io
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import httpx
 import pytest
@@ -14,7 +14,7 @@ from tests.serving.conftest import Ask, assert_refused, wait_for, waiting
 
 
 def answers_at_once(
-    client: TestClient, held: threading.Event, photos: Sequence[bytes], *settings: dict[str, str]
+    client: TestClient, held: Event, photos: Sequence[bytes], *settings: dict[str, str]
 ) -> list[httpx.Response]:
     """The answers to all photos, each with its settings, that wait for the model together."""
 
@@ -31,7 +31,7 @@ def answers_at_once(
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.usefixtures("two_threads")
 def test_concurrent_photos_are_captioned_as_one_batch(
-    ask: Ask, held: threading.Event, captioner: Captioner, photos: list[bytes], threads: int
+    ask: Ask, held: Event, captioner: Captioner, photos: list[bytes], threads: int
 ) -> None:
     torch.set_num_threads(threads)  # also of threads that begin later
     client = ask(batch_size=6)
@@ -44,17 +44,15 @@ def test_concurrent_photos_are_captioned_as_one_batch(
     assert texts == [caption.text for caption in expected]
 
 
-def test_requests_of_different_settings_are_not_mixed_up(
-    ask: Ask, held: threading.Event, photo: bytes
-) -> None:
+def test_requests_of_other_settings_are_not_mixed_up(ask: Ask, held: Event, photo: bytes) -> None:
     widths = [1, 2, 3, 1, 2, 3]
     settings = [{"beam": str(width), "captions": str(width)} for width in widths]
     answers = answers_at_once(ask(), held, [photo] * 6, *settings)
     assert [len(answer.json()["captions"]) for answer in answers] == widths
 
 
-def test_photos_with_slow_maps_are_batches_by_themselves(
-    ask: Ask, held: threading.Event, photos: list[bytes]
+def test_photos_with_slow_maps_are_batches_alone(
+    ask: Ask, held: Event, photos: list[bytes]
 ) -> None:
     client = ask(batch_size=6)
     chosen = {"view": "true", "map": "occlusion"}
@@ -64,9 +62,7 @@ def test_photos_with_slow_maps_are_batches_by_themselves(
     assert (health["photos"], health["batches"]) == (4, 4)
 
 
-def test_requests_beyond_the_queue_are_refused_for_now(
-    ask: Ask, held: threading.Event, photo: bytes
-) -> None:
+def test_requests_beyond_the_queue_are_refused(ask: Ask, held: Event, photo: bytes) -> None:
     client = ask(requests=1)
     with ThreadPoolExecutor(1) as clients:
         first = clients.submit(client.post, "/caption", files={"photo": photo})
@@ -79,9 +75,7 @@ def test_requests_beyond_the_queue_are_refused_for_now(
     assert client.post("/caption", files={"photo": photo}).status_code == 200
 
 
-def test_a_request_over_the_time_limit_is_given_up(
-    ask: Ask, held: threading.Event, photo: bytes
-) -> None:
+def test_a_request_over_the_time_limit_is_given_up(ask: Ask, held: Event, photo: bytes) -> None:
     client = ask(seconds=0.2)
     answer = client.post("/caption", files={"photo": photo})
     assert_refused(answer, 504, "no captions within the 0.2 seconds")

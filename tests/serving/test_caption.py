@@ -1,6 +1,7 @@
 import re
 from typing import Any
 
+import httpx
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -24,6 +25,10 @@ def named(caption: dict[str, Any]) -> list[str]:
     return [each["map"] for each in caption["maps"]]
 
 
+def asked(client: TestClient, photo: Any, **settings: str) -> httpx.Response:
+    return client.post("/caption", files={"photo": photo}, data=settings)
+
+
 def read(photo: bytes) -> Image.Image:
     return read_image(Upload("photo", photo, 10_000))
 
@@ -31,7 +36,7 @@ def read(photo: bytes) -> Image.Image:
 def test_a_photo_gets_the_caption_that_the_model_gives_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
-    answer = client.post("/caption", files={"photo": photo})
+    answer = asked(client, photo)
     [expected] = captioner([read(photo)])
     [found] = answer.json()["captions"]
     assert answer.status_code == 200
@@ -47,8 +52,7 @@ def test_a_text_is_read_and_a_beginning_is_continued(
         ({"text": "A red circle."}, captioner.read(read(photo), "a red circle")),
         ({"begin": "a red"}, captioner(read(photo), captioner.constrained("a red"))),
     ):
-        answer = client.post("/caption", files={"photo": photo}, data=given).json()
-        [found] = answer["captions"]
+        [found] = asked(client, photo, **given).json()["captions"]
         assert found["caption"] == expected.text
         assert found["score"] == pytest.approx(expected.score)
         assert found["caption"].startswith("a red")
@@ -57,10 +61,9 @@ def test_a_text_is_read_and_a_beginning_is_continued(
 def test_the_view_has_the_chosen_map_and_the_one_beside_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
-    chosen = {"view": "true", "beam": "3", "captions": "2"}
-    chosen |= {"map": "occlusion", "compare": "grad-cam"}
-    view = client.post("/caption", files={"photo": photo}, data=chosen).json()["view"]
     search, names = BeamSearch(width=3, max_length=5), ("occlusion", "grad-cam")
+    chosen = {"view": "true", "beam": "3", "captions": "2", "map": names[0], "compare": names[1]}
+    view = asked(client, photo, **chosen).json()["view"]
     best = captioner(read(photo), search, names, runners_up=3, most=2)
     captions = [each.view() for each in (best, *best.others)]
     assert view == viewer.data(read(photo), captions)
@@ -74,22 +77,19 @@ def test_the_default_map_may_take_long_for_many_captions(
     assert offered(client)[0] == "occlusion"
     assert sorted(offered(client)) == sorted(MAPS)
     many = {"view": "true", "captions": "4", "beam": "4"}
-    answer = client.post("/caption", files={"photo": photo}, data=many).json()
-    assert [named(each) for each in answer["view"]["captions"]] == [["occlusion"]] * 4
-    refused = client.post("/caption", files={"photo": photo}, data=many | {"compare": "gradient"})
+    view = asked(client, photo, **many).json()["view"]
+    assert [named(each) for each in view["captions"]] == [["occlusion"]] * 4
+    refused = asked(client, photo, **many, compare="gradient")
     assert refused.json()["error"].startswith("gradient takes long, so at most 3 captions have it")
 
 
 def test_a_server_offers_the_maps_that_it_was_started_with(ask: Ask, photo: bytes) -> None:
     client = ask(maps=("evidence", "attention"))
     assert offered(client) == ["evidence", "attention"]
-    first, other = (
-        client.post("/caption", files={"photo": photo}, data={"view": "true"} | more)
-        for more in ({}, {"map": "occlusion"})
-    )
-    assert named(first.json()["view"]["captions"][0]) == ["evidence"]
+    [first] = asked(client, photo, view="true").json()["view"]["captions"]
+    assert named(first) == ["evidence"]
     sentence = "map 'occlusion' is not offered here; choose from evidence, attention"
-    assert_refused(other, 422, sentence)
+    assert_refused(asked(client, photo, view="true", map="occlusion"), 422, sentence)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_server_offers_the_maps_that_it_was_started_with(ask: Ask, photo: byte
 def test_a_setting_that_makes_no_sense_is_named(
     client: TestClient, photo: bytes, settings: dict[str, str], sentence: str
 ) -> None:
-    assert_refused(client.post("/caption", files={"photo": photo}, data=settings), 422, sentence)
+    assert_refused(asked(client, photo, **settings), 422, sentence)
 
 
 @pytest.mark.parametrize(

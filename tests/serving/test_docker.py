@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from captioning.commands import main
-from tests.serving.conftest import Serve
+from tests.serving.conftest import Serve, listens, wait_for
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker"
@@ -47,6 +46,7 @@ def test_the_entry_point_is_a_command_with_known_options(
     assert "--port" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_the_health_check_asks_the_server(serve: Serve) -> None:
     port = serve().base_url.port
     check = [word.replace(":8000", f":{port}") for word in instruction("HEALTHCHECK")]
@@ -72,12 +72,7 @@ def proxied(serve: Serve, tmp_path: Path) -> Iterator[httpx.Client]:
         subprocess.Popen([*command, "-g", options]) as process,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
     ):
-        for _ in range(100):
-            try:
-                client.get("/health")
-                break
-            except httpx.TransportError:
-                time.sleep(0.1)
+        wait_for(lambda: listens(("127.0.0.1", int(port))))
         yield client
         process.terminate()
 

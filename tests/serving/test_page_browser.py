@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from tests.conftest import opened_page
-from tests.serving.conftest import Serve
 
 pytestmark = pytest.mark.integration
 
@@ -20,23 +19,27 @@ MARKUP = "<img src=x onerror=document.title='run'>.png"
 
 
 @pytest.fixture
-def client(serve: Serve) -> httpx.Client:
-    return serve()
-
-
-@pytest.fixture
-def page(browser: Any, client: httpx.Client) -> Iterator[Any]:
+def page(browser: Any, server: httpx.Client) -> Iterator[Any]:
     """The page on a phone; a test fails if it fetches from elsewhere or its scripts fail."""
-    address = str(client.base_url)
+    address = str(server.base_url)
     options = {"viewport": {"width": 360, "height": 700}, "color_scheme": "dark"}
-    with opened_page(browser, address, (address,), **options) as page:
+    allowed = (f"GET {address}", f"POST {address}/caption")
+    with opened_page(browser, address, allowed, **options) as page:
         yield page
 
 
-def choose(page: Any, name: str, content: bytes) -> None:
-    """Pick a file."""
-    kind = "application/octet-stream"
-    page.set_input_files("#photo", {"name": name, "mimeType": kind, "buffer": content})
+@pytest.fixture
+def shown(page: Any, photo: bytes) -> Any:
+    """The page that shows a photo."""
+    choose(page, ("photo.png", photo))
+    page.wait_for_selector("canvas")
+    return page
+
+
+def choose(page: Any, *files: tuple[str, bytes]) -> None:
+    """Pick files, by their names and contents."""
+    picked = [{"name": name, "mimeType": "image/png", "buffer": data} for name, data in files]
+    page.set_input_files("#photo", picked)
 
 
 def transfer(page: Any, event: str, content: list[int] | int) -> None:
@@ -59,29 +62,19 @@ def error(page: Any) -> str:
 
 
 def test_a_picked_photo_gets_its_caption_and_maps(
-    page: Any, client: httpx.Client, photo: bytes
+    shown: Any, server: httpx.Client, photo: bytes
 ) -> None:
-    choose(page, "photo.png", photo)
-    page.wait_for_selector("canvas")
-    [found] = client.post("/caption", files={"photo": photo}).json()["captions"]
-    assert page.get_attribute("#view img", "alt") == found["caption"]
-    page.locator(".words button").first.focus()
-    map_of_word = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
-    page.locator("canvas").evaluate("canvas => { canvas.width += 0; }")  # which empties it
-    assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != map_of_word
-    assert page.text_content("#status") == "photo.png"
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    [found] = server.post("/caption", files={"photo": photo}).json()["captions"]
+    assert shown.get_attribute("#view img", "alt") == found["caption"]
+    shown.locator(".words button").first.focus()
+    map_of_word = shown.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+    shown.locator("canvas").evaluate("canvas => { canvas.width += 0; }")  # which empties it
+    assert shown.locator("canvas").evaluate("canvas => canvas.toDataURL()") != map_of_word
+    assert shown.text_content("#status") == "photo.png"
 
 
 def test_several_photos_are_listed_and_each_can_be_shown(page: Any, photo: bytes) -> None:
-    contents = {"one.png": photo, "notes.txt": b"no photo", "two.png": photo}
-    page.set_input_files(
-        "#photo",
-        [
-            {"name": name, "mimeType": "image/png", "buffer": content}
-            for name, content in contents.items()
-        ],
-    )
+    choose(page, ("one.png", photo), ("notes.txt", b"no photo"), ("two.png", photo))
     assert error(page).startswith("notes.txt: not an image")
     cards = page.locator("#photos button")
     assert [card.get_attribute("aria-pressed") for card in cards.all()] == ["true", "false"]
@@ -89,60 +82,53 @@ def test_several_photos_are_listed_and_each_can_be_shown(page: Any, photo: bytes
     cards.nth(1).click()
     assert page.text_content("#status") == "two.png"
     assert cards.nth(1).inner_text() == page.locator(".words").inner_text()
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_a_changed_setting_captions_the_photo_again(page: Any, photo: bytes) -> None:
-    choose(page, "photo.png", photo)
-    page.wait_for_selector("canvas")
-    assert not page.is_visible("[name=captions]")  # technical terms are folded away
-    page.get_by_text("Search and maps").click()
-    with page.expect_response("**/caption") as answer:
-        page.fill("[name=captions]", "5")
-        page.keyboard.press("Tab")
+def test_a_changed_setting_captions_the_photo_again(shown: Any) -> None:
+    assert not shown.is_visible("[name=captions]")  # technical terms are folded away
+    shown.get_by_text("Search and maps").click()
+    with shown.expect_response("**/caption") as answer:
+        shown.fill("[name=captions]", "5")
+        shown.keyboard.press("Tab")
     assert len(answer.value.json()["view"]["captions"]) == 5
-    assert page.input_value("[name=beam]") == "5"
-    page.locator("[value=sample]").check(force=True)
-    assert page.is_visible("[name=temperature]")
-    assert not page.is_visible("[name=beam]")
+    assert shown.input_value("[name=beam]") == "5"
+    shown.locator("[value=sample]").check(force=True)
+    assert shown.is_visible("[name=temperature]")
+    assert not shown.is_visible("[name=beam]")
 
 
-def test_other_words_continue_the_caption_or_are_read(page: Any, photo: bytes) -> None:
-    choose(page, "photo.png", photo)
-    page.locator(".words button").first.click()
-    other = page.locator(".details button").first.inner_text()
-    with page.expect_response("**/caption"):
-        page.locator(".details button").first.click()
-    page.wait_for_selector("body:not(.busy)")
-    assert page.locator(".words button").first.inner_text().lower() == other
-    page.get_by_label("Your own words").fill("A red circle.")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#view img[alt='a red circle']")
-    page.locator(".words button").nth(1).click()
-    assert "%: probability of \u201cred\u201d" in page.locator(".details").inner_text()
-    assert page.locator(".captions label").count() == 3
-    page.get_by_label("Your own words").fill("red zebras")
-    page.keyboard.press("Enter")
-    assert "does not know 'zebras'" in error(page)
+def test_other_words_continue_the_caption_or_are_read(shown: Any) -> None:
+    shown.locator(".words button").first.click()
+    other = shown.locator(".details button").first.inner_text()
+    with shown.expect_response("**/caption"):
+        shown.locator(".details button").first.click()
+    shown.wait_for_selector("body:not(.busy)")
+    assert shown.locator(".words button").first.inner_text().lower() == other
+    shown.get_by_label("Your own words").fill("A red circle.")
+    shown.keyboard.press("Enter")
+    shown.wait_for_selector("#view img[alt='a red circle']")
+    shown.locator(".words button").nth(1).click()
+    assert "%: probability of \u201cred\u201d" in shown.locator(".details").inner_text()
+    assert shown.locator(".captions label").count() == 3
+    shown.get_by_label("Your own words").fill("red zebras")
+    shown.keyboard.press("Enter")
+    assert "does not know 'zebras'" in error(shown)
 
 
-def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> None:
-    choose(page, "photo.png", photo)
-    page.wait_for_selector("canvas")
-    assert "Attention \u00d7 evidence per region" in page.text_content(".legend .note")
-    page.locator(".words button").first.focus()
-    page.get_by_text("Search and maps").click()
-    page.locator(".words button").first.focus()
-    page.get_by_role("combobox", name="Map", exact=True).select_option("Grad-CAM")
-    page.wait_for_selector(".legend .note:has-text('Grad-CAM per region')", state="attached")
-    assert page.get_attribute(".attention-view", "data-word") == "0"  # still the same word
-    page.get_by_role("combobox", name="Beside it").select_option("occlusion")
-    page.wait_for_selector(".compared figure:nth-child(2) canvas")
-    assert page.locator("figcaption").all_inner_texts() == ["Grad-CAM", "Occlusion"]
-    maps = page.locator("canvas").evaluate_all("all => all.map((each) => each.toDataURL())")
+def test_two_maps_are_shown_side_by_side_and_named(shown: Any) -> None:
+    assert "Attention \u00d7 evidence per region" in shown.text_content(".legend .note")
+    shown.locator(".words button").first.focus()
+    shown.get_by_text("Search and maps").click()
+    shown.locator(".words button").first.focus()
+    shown.get_by_role("combobox", name="Map", exact=True).select_option("Grad-CAM")
+    shown.wait_for_selector(".legend .note:has-text('Grad-CAM per region')", state="attached")
+    assert shown.get_attribute(".attention-view", "data-word") == "0"  # still the same word
+    shown.get_by_role("combobox", name="Beside it").select_option("occlusion")
+    shown.wait_for_selector(".compared figure:nth-child(2) canvas")
+    assert shown.locator("figcaption").all_inner_texts() == ["Grad-CAM", "Occlusion"]
+    maps = shown.locator("canvas").evaluate_all("all => all.map((each) => each.toDataURL())")
     assert len(set(maps)) == 2
-    assert page.locator("#view select").count() == 0  # the page has them already
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert shown.locator("#view select").count() == 0  # the page has them already
 
 
 DROP = "new DragEvent('drop', { dataTransfer, bubbles: true })"
@@ -162,38 +148,36 @@ def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
 
 
 def test_markup_in_a_name_stays_text_and_errors_go_again(page: Any, photo: bytes) -> None:
-    choose(page, MARKUP, photo)
+    choose(page, (MARKUP, photo))
     page.wait_for_selector("canvas")
     assert page.text_content("#status") == MARKUP
-    choose(page, MARKUP, b"no photo")
+    choose(page, (MARKUP, b"no photo"))
     assert error(page).startswith(f"{MARKUP}: not an image")
     assert page.title() == "captioning"
-    choose(page, "photo.png", photo)
+    choose(page, ("photo.png", photo))
     page.wait_for_selector("canvas")
     assert page.text_content("#error") == ""
 
 
-def test_a_part_that_is_hidden_is_sent_grey(page: Any, photo: bytes) -> None:
-    choose(page, "photo.png", photo)
-    page.wait_for_selector("canvas")
-    with page.expect_response("**/caption") as answer:
-        page.locator(".words button").first.focus()
-        page.locator("#hide").click()
-    page.wait_for_selector("#unhide")
-    assert page.text_content("#before")
-    shown = str(page.get_attribute("#view img", "src"))
-    assert shown == answer.value.json()["view"]["photo"]
-    image = Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2])))
+def test_a_part_that_is_hidden_is_sent_grey(shown: Any) -> None:
+    with shown.expect_response("**/caption") as answer:
+        shown.locator(".words button").first.focus()
+        shown.locator("#hide").click()
+    shown.wait_for_selector("#unhide")
+    assert shown.text_content("#before")
+    source = str(shown.get_attribute("#view img", "src"))
+    assert source == answer.value.json()["view"]["photo"]
+    image = Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
     grey = np.abs(np.asarray(image).astype(int) - 128).max(axis=2) < 4
     assert 0.01 < grey.mean() < 0.99
-    page.get_by_text("Search and maps").click()
+    shown.get_by_text("Search and maps").click()
     number = itertools.count()  # with other settings the whole photo is captioned first
-    with page.expect_response(lambda it: it.url.endswith("/caption") and next(number) == 1):
-        page.fill("[name=captions]", "2")
-        page.locator("[name=captions]").blur()
-    page.wait_for_selector("body:not(.busy)")
-    assert page.is_visible("#unhide")
-    assert page.get_attribute("#view img", "src") == shown
-    page.click("#unhide")
-    page.wait_for_selector("#unhide", state="hidden")
-    assert page.text_content("#before") == ""
+    with shown.expect_response(lambda it: it.url.endswith("/caption") and next(number) == 1):
+        shown.fill("[name=captions]", "2")
+        shown.locator("[name=captions]").blur()
+    shown.wait_for_selector("body:not(.busy)")
+    assert shown.is_visible("#unhide")
+    assert shown.get_attribute("#view img", "src") == source
+    shown.click("#unhide")
+    shown.wait_for_selector("#unhide", state="hidden")
+    assert shown.text_content("#before") == ""

@@ -7,7 +7,7 @@ import yaml
 
 from captioning import shelf
 from captioning.training.train_cli import train
-from tests.conftest import draw_photos
+from tests.conftest import write_flickr8k
 from tests.training.conftest import Patch
 
 CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
@@ -19,11 +19,7 @@ QUICK = ("photos", "shapes", "shapes_hard")
 def flickr8k(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four photos in Flickr8k's own files."""
     folder = tmp_path_factory.mktemp("flickr8k")
-    draw_photos(folder, *(f"Images/{number}.jpg" for number in range(4)))
-    captions = [f"{number}.jpg#{n}\tA dog number {n} ." for number in range(4) for n in range(5)]
-    (folder / "Flickr8k.token.txt").write_text("\n".join(captions))
-    (folder / "Flickr_8k.trainImages.txt").write_text("0.jpg\n1.jpg\n2.jpg\n")
-    (folder / "Flickr_8k.devImages.txt").write_text("3.jpg\n")
+    write_flickr8k(folder)
     return folder
 
 

@@ -1,7 +1,7 @@
 """What the index of photos does in a real browser, opened from disk."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +21,18 @@ SENTENCES = {
     "straße.jpg": ("一只狗在海滩上", None),
 }
 
-Opened = Callable[..., AbstractContextManager[Any]]
-
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Opened:
-    """Opens the index in a context with options."""
+def page(browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The index in a window of 800 pixels, or as wide as a test asks for."""
     thumbnail = jpeg(Image.new("RGB", (60, 90), "grey"), 90)
     cards = [
         PhotoCard(name, thumbnail, text, [name], value, f"{name}.html")
         for name, (text, value) in SENTENCES.items()
     ]
-    save_html(index_html(cards), tmp_path / "index.html")
-    return lambda **options: opened_page(browser, (tmp_path / "index.html").as_uri(), **options)
-
-
-@pytest.fixture
-def page(opened: Opened) -> Iterator[Any]:
-    with opened() as page:
+    path, width = tmp_path / "index.html", getattr(request, "param", 800)
+    save_html(index_html(cards), path)
+    with opened_page(browser, path.as_uri(), viewport={"width": width, "height": 800}) as page:
         yield page
 
 
@@ -74,13 +68,10 @@ def test_a_search_is_for_words_by_their_beginning(page: Any, typed: str, names: 
     assert (len(shown(page)), page.locator("output").inner_text()) == (4, "")
 
 
-@pytest.mark.parametrize("width", [390, 800, 1400])
-def test_cards_keep_apart_at_every_width(opened: Opened, width: int) -> None:
-    with opened(viewport={"width": width, "height": 800}) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        boxes = [card.bounding_box() for card in page.locator("li a").all()]
-    for place, first in enumerate(boxes):
-        for other in boxes[place + 1 :]:
-            beside = other["x"] - first["x"] - first["width"]
-            below = other["y"] - first["y"] - first["height"]
-            assert max(beside, below) > 12  # a gap of 16
+@pytest.mark.parametrize("page", [390, 800, 1400], indirect=True)
+def test_cards_keep_apart_at_every_width(page: Any) -> None:
+    boxes = [card.bounding_box() for card in page.locator("li a").all()]
+    for one, other in combinations(boxes, 2):
+        beside = other["x"] - one["x"] - one["width"]
+        below = other["y"] - one["y"] - one["height"]
+        assert max(beside, below) > 12  # a gap of 16

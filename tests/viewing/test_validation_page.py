@@ -2,6 +2,8 @@ import base64
 import io
 import math
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from captioning.viewing.validation_page import (
     validation_html,
 )
 from tests.conftest import opened_page
+from tests.viewing.conftest import SIZE, caption
 
 MARKUP = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
 SCORES = {
@@ -27,39 +30,25 @@ SCORES = {
 }
 
 
-def tracked(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> TrackedImage:
-    maps = np.eye(16, dtype=np.float32)[: len(words)].reshape(-1, 4, 4)
-    caption = {
-        "caption": " ".join(words),
-        "words": [{"word": word, "probability": 0.5} for word in words],
-        "crop": (15.0, 0.0, 60.0, 60.0),
-        "offset": (0.0, 0.0),
-        "maps": {"attention": maps},
-    }
+def tracked(*words: str, **changes: Any) -> TrackedImage:
     history = [
         PastCaption(1.0, "a cat", {"CIDEr": 0.5}),
         PastCaption(2.0, " ".join(words), {"CIDEr": 2.5}),
     ]
-    given: dict[str, Any] = {
-        "name": "dog.jpg",
-        "photo": Image.new("RGB", (90, 60), "grey"),
-        "caption": caption,
-        "references": ["a small dog", "a dog runs"],
-        "history": history,
-    }
-    return TrackedImage(**(given | changes))
+    photo, view = Image.new("RGB", SIZE, "grey"), caption(*words).view()
+    image = TrackedImage("dog.jpg", photo, view, ["a small dog", "a dog runs"], history)
+    return replace(image, **changes)
 
 
-def page(*images: TrackedImage, **changes: Any) -> str:
-    given: dict[str, Any] = {
-        "title": "run",
-        "summary": "After epoch 2 of 3",
-        "losses": [Point(1.0, 3.0), Point(2.0, 2.0)],
-        "scores": SCORES,
-        "images": images or [tracked()],
-        "best": ("CIDEr", 1.0),
-    }
-    return validation_html(**(given | changes))
+page = partial(
+    validation_html,
+    title="run",
+    summary="After epoch 2 of 3",
+    losses=[Point(1.0, 3.0), Point(2.0, 2.0)],
+    scores=SCORES,
+    images=[tracked("a", "dog")],
+    best=("CIDEr", 1.0),
+)
 
 
 def text(html: str) -> list[str]:
@@ -88,8 +77,8 @@ def test_all_scores_stand_in_a_table() -> None:
 
 
 def test_markup_in_data_stays_text() -> None:
-    hostile = tracked((MARKUP, "\U0001f415"), name=MARKUP, references=[MARKUP])
-    html = page(hostile, title=MARKUP, summary=MARKUP, scores={MARKUP: [Point(1.0, 1.0)]})
+    hostile = tracked(MARKUP, "\U0001f415", name=MARKUP, references=[MARKUP])
+    html = page(images=[hostile], title=MARKUP, summary=MARKUP, scores={MARKUP: [Point(1.0, 1.0)]})
     assert html.isascii()
     assert MARKUP not in html
     for tag in ("<script", "<img"):
@@ -98,7 +87,7 @@ def test_markup_in_data_stays_text() -> None:
 
 def test_without_scores_images_or_words_there_is_a_page() -> None:
     assert "Training loss" in page(scores={}, images=[], best=None)
-    assert "(no words)" in page(tracked((), history=[PastCaption(1.0, "", {})]))
+    assert "(no words)" in page(images=[tracked(history=[PastCaption(1.0, "", {})])])
 
 
 def drawn(*values: float, best: float | None = None) -> np.ndarray:
@@ -137,37 +126,21 @@ def test_odd_values_are_drawn_too(values: tuple[float, ...]) -> None:
     assert min(drawn(*values).shape[:2]) > 100
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The page of three images with a long history, one of which has a hostile word."""
+@pytest.mark.integration
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_it_fits_any_width_and_keys_go_to_the_view_in_use(
+    browser: Any, tmp_path: Path, theme: Any, width: int
+) -> None:
     points = [Point(float(n), n / 10) for n in range(1, 9)]
     scores = dict.fromkeys(("BLEU-1", "BLEU-2", "BLEU-3", "CIDEr", "ROUGE-L"), points)
     history = [PastCaption(n / 2, "a dog", {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
     words = (("a", "dog"), ("the", "cat", "sat"), ("a", MARKUP))
-    images = [tracked(each, name="a" * 60 + ".jpg", history=history) for each in words]
-    save_html(page(*images, scores=scores, losses=points), tmp_path / "validation.html")
-    return tmp_path / "validation.html"
-
-
-@pytest.mark.integration
-def test_keys_go_to_the_view_in_use(browser: Any, path: Path) -> None:
-    with opened_page(browser, path.as_uri()) as page:
-        views = page.locator(".example .attention-view")
-        assert views.count() == 3
+    images = [tracked(*each, name="a" * 60 + ".jpg", history=history) for each in words]
+    path, viewport = tmp_path / "validation.html", {"width": width, "height": 640}
+    save_html(page(images=images, scores=scores, losses=points), path)
+    with opened_page(browser, path.as_uri(), viewport=viewport, color_scheme=theme) as opened:
+        views = opened.locator(".example .attention-view")
         views.nth(1).locator(".words button").nth(0).focus()
-        page.keyboard.press("ArrowRight")
-        words = [views.nth(number).get_attribute("data-word") for number in range(3)]
-    assert words == ["", "1", ""]
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1280])
-def test_it_fits_every_width_in_light_and_dark(
-    browser: Any, path: Path, theme: Any, width: int
-) -> None:
-    viewport = {"width": width, "height": 640}
-    with opened_page(browser, path.as_uri(), viewport=viewport, color_scheme=theme) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
-        assert (int(red) < 64) == (theme == "dark")
+        opened.keyboard.press("ArrowRight")
+        assert [view.get_attribute("data-word") for view in views.all()] == ["", "1", ""]

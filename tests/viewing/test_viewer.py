@@ -3,52 +3,29 @@ import hashlib
 import io
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.errors import InputError
 from captioning.maps import MAPS
 from captioning.viewing import viewer
+from tests.conftest import tags
+from tests.viewing.conftest import SIZE, caption
 
 MARKUP = "</script><img src=x onerror=alert(1)>&lt;\u2028\udcff"
 
 
-def caption(*words: str, size: tuple[int, int] = (60, 40), **changes: Any) -> Caption:
-    weights = torch.rand(len(words), 3, 4, generator=torch.Generator().manual_seed(0))
-    weights /= weights.sum((1, 2), keepdim=True)
-    others = tuple((RunnerUp("cat", 0.2), RunnerUp(None, 0.1)) for _ in words)
-    probabilities = (0.5,) * len(words)
-    crop = (10.0, 0.0, 40.0, 40.0)
-    maps = {"attention": weights.numpy(), "occlusion": weights.flip(2).numpy()}
-    values: dict[str, Any] = {"shown_maps": ("attention",), "runners_up": others, **changes}
-    return Caption(words, probabilities, -1.0, crop, size, maps, **values)
-
-
-def photo(size: tuple[int, int] = (60, 40)) -> Image.Image:
+def photo(size: tuple[int, int] = SIZE) -> Image.Image:
     return Image.linear_gradient("L").resize(size).convert("RGB")
 
 
 def page_of(given: Caption, title: str = "") -> str:
     return viewer.viewer_html(photo(), [given.view()], title)
-
-
-def tags(page: str) -> list[tuple[str, dict[str, str | None]]]:
-    """The tags of a page with their attributes."""
-    found = []
-
-    class Document(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            found.append((tag, dict(attrs)))
-
-    Document().feed(page)
-    return found
 
 
 def shown(page: str) -> dict[str, Any]:
@@ -58,7 +35,9 @@ def shown(page: str) -> dict[str, Any]:
 
 
 def test_a_map_has_one_byte_per_region_and_its_peak() -> None:
-    given = caption("a", "dog", shown_maps=("occlusion", "attention"))
+    weights = np.random.default_rng(0).dirichlet(np.ones(12), 2).reshape(2, 3, 4)
+    maps = {"attention": weights, "occlusion": np.roll(weights, 1, 2)}
+    given = caption("a", "dog", maps=maps, shown_maps=("occlusion", "attention"))
     [found] = viewer.data(photo(), [given.view()])["captions"]
     assert [each["map"] for each in found["maps"]] == ["occlusion", "attention"]
     for each in found["maps"]:
@@ -77,7 +56,7 @@ def test_the_photo_is_a_small_jpeg_without_metadata() -> None:
     with Image.open(io.BytesIO(base64.b64decode(data["photo"].split(",")[1]))) as small:
         assert (small.format, small.size) == ("JPEG", (1024, 512))
         assert not {"comment", "xmp", "exif"} & small.info.keys()
-    assert (data["size"], data["crop"]) == ([3000, 1500], [10.0, 0.0, 40.0, 40.0])
+    assert (data["size"], data["crop"]) == ([3000, 1500], [15.0, 0.0, 60.0, 60.0])
     assert large.info["comment"] == b"at home"
 
 
