@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from captioning.commands import main
 from captioning.shapes import write_shapes
-from captioning.training.train_cli import train
 from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
@@ -41,70 +39,56 @@ def test_a_configuration_names_classes_of_an_imported_module(
     assert main([*train, "--import", "my_objective_for_a_test"]) == 0
 
 
-@pytest.fixture(scope="session")
-def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training on the features of a random, frozen encoder."""
-    config = yaml.safe_load(tiny_config.read_text())
-    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
-    path = tmp_path_factory.mktemp("frozen") / "frozen.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return path
+@pytest.fixture
+def frozen(tiny_config: Path) -> list[str]:
+    """Options of a training whose encoder is random and frozen."""
+    return ["--config", str(tiny_config), "--model.encoder.init_args.trainable_stages", "0"]
 
 
-@pytest.fixture(scope="session")
-def frozen(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run with best.ckpt and features; not to be changed by a test."""
-    folder = tmp_path_factory.mktemp("trained")
-    options = ["--data.features", f"{folder}/features"]
-    train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
-    return folder
-
-
-def command(config: Path, folder: Path, *options: str) -> list[str]:
-    return ["features", "--config", str(config), "--data.features", str(folder), *options]
-
-
-def test_features_are_those_that_a_training_computes(
-    frozen_config: Path, frozen: Path, tmp_path: Path, capsys: Capture
+def test_evaluate_takes_the_features_that_a_training_computes(
+    frozen: list[str],
+    shapes_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
 ) -> None:
-    assert main(command(frozen_config, tmp_path / "features")) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'features'}\n"
-    name = "features/features-000000.safetensors"
-    assert (tmp_path / name).read_bytes() == (frozen / name).read_bytes()
-
-
-@pytest.mark.integration
-def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
-    write_shapes(tmp_path / "scenes", train=32, val=6, test=1, pixels=48)  # of three batches
-    data = ["--data.reader.init_args.root", str(tmp_path / "scenes")]
-    two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", *data)
-    process = subprocess.run(
-        [sys.executable, "-m", "captioning", *two], capture_output=True, text=True, check=True
-    )
-    assert process.stdout == f"{tmp_path / 'two'}\n"
-    assert main(command(frozen_config, tmp_path / "one", *data)) == 0
-    for number in range(3):
-        file = f"features-{number:06d}.safetensors"
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-
-
-def test_scores_from_features_are_those_from_photos(
-    frozen: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluate = ["evaluate", "--model", str(frozen / "best.ckpt"), "--data", str(shapes_data)]
+    run, trained, features = (tmp_path / name for name in ("run", "trained", "features"))
+    options = ["--data.features", str(trained), "--trainer.max_epochs", "1"]
+    assert main(["train", *frozen, *options, "--trainer.default_root_dir", str(run)]) == 0
+    capsys.readouterr()
+    assert main(["features", *frozen, "--data.features", str(features)]) == 0
+    assert capsys.readouterr().out == f"{features}\n"
+    file = "features-000000.safetensors"  # which names photos relative to its folder
+    assert (features / file).read_bytes() == (trained / file).read_bytes()
+    evaluate = ["evaluate", "--model", str(run / "best.ckpt"), "--data", str(shapes_data)]
     assert main([*evaluate, "--out", str(tmp_path / "a")]) == 0
     monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
-    features = ["--features", str(frozen / "features")]
-    assert main([*evaluate, "--out", str(tmp_path / "b"), *features]) == 0
+    assert main([*evaluate, "--out", str(tmp_path / "b"), "--features", str(features)]) == 0
     for name in ("captions.json", "scores.json"):
         found, again = (json.loads((tmp_path / folder / name).read_text()) for folder in "ab")
         assert found == (again if name == "captions.json" else pytest.approx(again))
 
 
+@pytest.mark.integration
+def test_two_processes_write_what_one_would(frozen: list[str], tmp_path: Path) -> None:
+    write_shapes(tmp_path / "scenes", train=32, val=6, test=1, pixels=48)  # of three batches
+    data = ["--data.reader.init_args.root", str(tmp_path / "scenes")]
+    features = ["features", *frozen, *data, "--data.features"]
+    two = [*features, str(tmp_path / "two"), "--trainer.devices", "2"]
+    process = subprocess.run(
+        [sys.executable, "-m", "captioning", *two], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == f"{tmp_path / 'two'}\n"
+    assert main([*features, str(tmp_path / "one")]) == 0
+    for number in range(3):
+        file = f"features-{number:06d}.safetensors"
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
 def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
-    frozen_config: Path, tmp_path: Path, capsys: Capture
+    frozen: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    train = ["train", "--config", str(frozen_config), "--trainer.precision", "32"]
+    train = ["train", *frozen, "--trainer.precision", "32"]
     train += ["--model.encoder.init_args.trainable_stages", "1", "--trainer.max_epochs", "1"]
     train += ["--trainer.log_every_n_steps", "1", "--trainer.limit_train_batches", "3"]
     losses = []
