@@ -92,18 +92,10 @@ def test_bare_captioning_says_how_to_start(capsys: Capture) -> None:
     assert capsys.readouterr().out == f"captioning {__version__}\n"
 
 
-@pytest.mark.integration
-def test_help_needs_no_torch() -> None:
-    code = """if True:
-        import sys
-        from captioning.commands import main
-        for command in ("caption", "train", "evaluate"):
-            assert main([command, "-h"]) == 0
-        assert not {"torch", "numpy"} & sys.modules.keys()
-    """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    usages = re.findall(r"Usage: captioning (\w+)", shown.stdout)
-    assert usages == ["caption", "train", "evaluate"]
+@pytest.mark.parametrize("command", ["caption", "train", "evaluate"])
+def test_a_command_has_help(command: str, capsys: Capture) -> None:
+    assert main([command, "-h"]) == 0
+    assert f"Usage: captioning {command}" in capsys.readouterr().out
 
 
 def test_the_help_of_train_says_what_the_configurations_are() -> None:

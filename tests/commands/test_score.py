@@ -197,12 +197,17 @@ def test_a_split_s_references_count_alone(
 
 
 @pytest.mark.integration
-def test_no_torch_is_imported(files: list[str]) -> None:
-    program = (
-        "import sys; import captioning.metrics; from captioning.commands import main\n"
-        f"assert main({['score', *files[1:]]}) == main({['compare', *files]}) == 0\n"
-        "assert 'torch' not in sys.modules"
-    )
+def test_help_score_and_compare_need_no_torch(files: list[str]) -> None:
+    program = f"""if True:
+        import sys
+        from captioning.commands import main
+        for command in ("caption", "train", "evaluate"):
+            assert main([command, "-h"]) == 0
+        assert not {{"torch", "numpy"}} & sys.modules.keys()
+        import captioning.metrics
+        assert main({["score", *files[1:]]}) == main({["compare", *files]}) == 0
+        assert "torch" not in sys.modules
+    """
     subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
 

@@ -143,13 +143,9 @@ LAYOUTS = {
         {"train/metadata.csv": "file_name,text\n" + "".join(f"{i}.jpg,x\n" for i in range(4))},
         {f"train/{i}.jpg": ("x",) for i in range(4)},
     ),
-    "tables of splits whose photos have the same names": Layout(
-        {f"{split}.csv": f"image,caption\n0.jpg,of {split}\n" for split in ("train", "val")},
-        {"train": {"train/0.jpg": ("of train",)}, "val": {"val/0.jpg": ("of val",)}},
-    ),
-    "tables named for splits": Layout(
-        {f"flickr30k_{s}.csv": f"image,caption\n{s}.jpg,a dog\n" for s in ("train", "valid")},
-        {"train": {"train.jpg": ("a dog",)}, "val": {"valid.jpg": ("a dog",)}},
+    "tables named for splits, whose photos have the same names": Layout(
+        {f"flickr30k_{s}.csv": f"image,caption\n0.jpg,of {s}\n" for s in ("train", "valid")},
+        {"train": {"train/0.jpg": ("of train",)}, "val": {"valid/0.jpg": ("of valid",)}},
     ),
     "R2Gen's reports": Layout(
         {
