@@ -30,12 +30,12 @@ from captioning.shelf import path_of
 HAND = Calibration(0.5, (0.0,) * 5, (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
 
 
-def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Assessed:
+def assessed(images: int = 4000, seed: int = 0) -> Assessed:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(images, len(FEATURES)))
     good = random.random(images) < 1 / (1 + np.exp(-(features[:, 0] + 0.5 * features[:, 3] + 0.3)))
-    logits = random.normal(size=(3 * images, 8)) * sharpness
+    logits = random.normal(size=(3 * images, 8)) * 2.0
     truth = np.exp(logits / 1.5)  # so the temperature is 1.5
     words = (
         random.random((3 * images, 1)) > np.cumsum(truth / truth.sum(1, keepdims=True), 1)
@@ -58,6 +58,12 @@ def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Asses
     )
 
 
+def of_two_sets() -> Assessed:
+    """Photos of two data sets, which their vectors tell apart."""
+    given = assessed()
+    return replace(given, sets=(given.vectors[:, 0] > 0).astype(int))
+
+
 def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     found = calibrated(assessed())
     assert found.temperature == pytest.approx(1.5, rel=0.06)  # a step of the grid
@@ -71,8 +77,7 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
 
 
 def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
-    given = assessed()
-    given = replace(given, sets=(given.vectors[:, 0] > 0).astype(int))
+    given = of_two_sets()
     better = np.random.default_rng(1).random(len(given.sets)) < 0.5
     given = replace(given, good=given.good | (better & (given.sets == 1)))
     whole, *of_sets = CalibrationReport.across_halves(given)
@@ -83,8 +88,7 @@ def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
 
 
 def test_a_calibration_is_unsure_of_what_is_like_no_photo() -> None:
-    given = assessed()
-    given = replace(given, sets=(given.vectors[:, 0] > 0).astype(int))
+    given = of_two_sets()
     patterns = np.random.default_rng(1).normal((0, 10), 1, (50, 2))
     before, after = calibrated(given), calibrated(given, patterns=patterns)
     of_photos, of_patterns = (torch.from_numpy(each)[:, None] for each in (given.vectors, patterns))
@@ -112,8 +116,7 @@ def test_a_few_photos_calibrate_better_with_a_start_than_without(images: int) ->
 
 
 def test_a_start_that_knows_kinds_of_photos_is_moved_little_by_few() -> None:
-    given = assessed()
-    start = calibrated(replace(given, sets=(given.vectors[:, 0] > 0).astype(int)))
+    start, given = calibrated(of_two_sets()), assessed()
     features = given.features.copy()
     features[:, -1] = np.nan  # the calibration itself knows the kind
     given = replace(given, features=features)
@@ -207,10 +210,8 @@ def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path
     assert (caption.text, caption.score) == (plain.text, plain.score)
     assert plain.confidence is None
     log_probs = [*np.log(plain.probabilities)]
-    assert caption.confidence == pytest.approx(
-        1 / (1 + np.exp(-(np.mean(log_probs) + 0.25))),
-        abs=0.05,  # the mean has the end, too
-    )
+    expected = 1 / (1 + np.exp(-(np.mean(log_probs) + 0.25)))
+    assert caption.confidence == pytest.approx(expected, abs=0.05)  # the mean has the end, too
     # At half the temperature, what is likely is likelier.
     assert caption.probabilities[0] > plain.probabilities[0]
     read = captioner.read(photo, caption.text)

@@ -109,6 +109,7 @@ def knowing(captioner: Captioner, monkeypatch: Patch) -> Captioner:
     return captioner
 
 
+@pytest.mark.integration
 def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen: Tensor) -> None:
     objective = GuidedAttention(0.0, 0.0, 0.0, 0.0, classes=1.0)
     *_, figures = learnt(120, 0.02, objective, knowing, seen, BATCH)

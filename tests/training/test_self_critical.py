@@ -149,6 +149,7 @@ def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) ->
     assert captioner.model.decoder.training
 
 
+@pytest.mark.integration
 def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     captions = enumerate(["red circle", "square a", "a red"])
     records = [Record(Path(f"{i}.jpg"), i, (caption,)) for i, caption in captions]

@@ -140,7 +140,8 @@ def test_it_is_added_to_the_cross_entropy_of_captions(named: Named) -> None:
     torch.testing.assert_close(total, plain.total + 0.3 * 2 * figures["boxes"])  # two words
 
 
-@pytest.mark.parametrize("boxes", [pytest.param(0.0, marks=pytest.mark.integration), 1.0])
+@pytest.mark.integration
+@pytest.mark.parametrize("boxes", [0.0, 1.0])
 def test_attention_comes_to_lie_in_the_boxes(named: Named, boxes: float) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.0, 0.0, boxes)
