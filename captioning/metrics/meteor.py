@@ -11,7 +11,7 @@ order on both sides. A beam search over the words of the reference finds the ali
 details are the program's, not the paper's:
 
 - A match of one word with one word that overlaps no other match is always in the alignment.
-- Other matches count `COVERED` times their number of words, rounded down on each side. So a stem,
+- Of other matches than exact ones, half of the words count, rounded down on each side. So a stem,
   synonym or paraphrase of a single word is worth nothing, and less than avoiding a chunk.
 - The distance between the start positions is summed over the matches that an alignment skips. Of
   several matches at one word, each adds the distances of those before it; skipping the word adds
@@ -44,8 +44,8 @@ EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 BEAM = 40
 """The beam width, at each word and at the end."""
 
-COVERED = (1, 0.6, 0.8, 0.6)
-"""The weight of a covered word, by module."""
+WEIGHTS = (1, 0.6, 0.8, 0.6)
+"""Of a matched word in the score, by module."""
 
 WORDS, CHUNK = 1 << 60, 1 << 40
 """Weights in the cost of an alignment: words first, then chunks, then the distance."""
@@ -225,8 +225,8 @@ def _extended(
     choices = []
     for match in options:
         bits = ((1 << match.caption_length) - 1) << match.caption_start
-        weight = COVERED[match.module]
-        covered = int(weight * match.length) + int(weight * match.caption_length)
+        share = 1 if match.module == EXACT else 2
+        covered = match.length // share + match.caption_length // share
         end, caption_end = word + match.length, match.caption_start + match.caption_length
         choices.append((match, bits, covered * WORDS, end, caption_end))
     found: list[Partial] = []
@@ -254,7 +254,7 @@ def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match])
         Words of caption and reference; function words of both; for each of four modules the matched
         content words of both and the matched function words of both; chunks; matched words of both.
     """
-    modules = [[0, 0, 0, 0] for _ in COVERED]
+    modules = [[0, 0, 0, 0] for _ in WEIGHTS]
     matched, chunks, ends = [0, 0], 0, (-1, -1)
     for module, start, length, caption_start, caption_length in alignment:
         chunks += ends != (start, caption_start)
@@ -281,7 +281,7 @@ def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
     words, functions = statistics[:, 0:2], statistics[:, 2:4]
     modules = statistics[:, 4:20].reshape(-1, 4, 4)
     matched = np.einsum(
-        "rms,m->rs", DELTA * modules[:, :, :2] + (1 - DELTA) * modules[:, :, 2:], COVERED
+        "rms,m->rs", DELTA * modules[:, :, :2] + (1 - DELTA) * modules[:, :, 2:], WEIGHTS
     )
     total = DELTA * (words - functions) + (1 - DELTA) * functions
     precision, recall = _ratio(matched, total).T
