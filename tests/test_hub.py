@@ -66,16 +66,26 @@ def same(one: Captioner, other: Captioner, records: list[Record]) -> None:
         assert ours.probabilities == theirs.probabilities
 
 
-def test_a_pushed_folder_is_loaded_by_its_address(
-    checkpoint: Path, hub: HubServer, shapes_records: list[Record], tmp_path: Path, capsys: Capture
+def test_a_pushed_folder_is_loaded_by_its_address_and_offline(
+    checkpoint: Path,
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    shapes_records: list[Record],
+    tmp_path: Path,
+    capsys: Capture,
 ) -> None:
     folder = tmp_path / "exported"
     assert main(["export", str(checkpoint), str(folder)]) == 0
     capsys.readouterr()
     commit = pushed(str(folder), ADDRESS, capsys=capsys)
     before = captioning.load(checkpoint)
-    for address in (f"{ADDRESS}@{commit}", f"{ADDRESS}@main", ADDRESS, Path(ADDRESS)):
-        same(before, captioning.load(address), shapes_records)
+    addresses = f"{ADDRESS}@{commit}", f"{ADDRESS}@main", ADDRESS, Path(ADDRESS)
+    for is_offline in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
+        for address in addresses:
+            same(before, captioning.load(address), shapes_records)
+    with pytest.raises(InputError, match="not in the cache"):
+        captioning.load("hf://someone/other")
     card = hub.commits[commit]["README.md"].decode()
     assert f'captioning.load("{ADDRESS}")' in card
     assert not any(request.endswith("README.md") for request in hub.requests)
@@ -98,17 +108,6 @@ def test_a_name_is_pushed_to_a_branch_of_a_private_repository(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "other"))
     assert main(["caption", "--model", f"{ADDRESS}@v2", str(shapes_records[0].image)]) == 1
     assert "no such model, or a private one" in capsys.readouterr().err
-
-
-def test_what_is_in_the_cache_is_loaded_offline(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch, shapes_records: list[Record], capsys: Capture
-) -> None:
-    pushed("shapes", ADDRESS, capsys=capsys)
-    captioning.load(ADDRESS)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    same(captioning.load("shapes"), captioning.load(ADDRESS), shapes_records)
-    with pytest.raises(InputError, match="not in the cache"):
-        captioning.load("hf://someone/other")
 
 
 @pytest.mark.usefixtures("hub")

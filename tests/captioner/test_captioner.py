@@ -11,7 +11,7 @@ from PIL import Image
 from captioning.captioner import Caption, Captioner, load
 from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
-from captioning.search import BeamSearch, Greedy
+from captioning.search import Greedy
 from tests.conftest import checkpoint_of, unchecked
 
 
@@ -67,13 +67,6 @@ def test_words_but_no_end_mark_have_probabilities_and_maps(captioner: Captioner)
         assert all(0 < probability <= 1 for probability in caption.probabilities)
         assert caption.map().shape == (3, 4, 4)
         torch.testing.assert_close(caption.map().sum((1, 2)), torch.ones(3))
-
-
-def test_the_probabilities_of_an_endless_caption_make_its_score(captioner: Captioner) -> None:
-    search = BeamSearch(2, length_penalty=0.0, max_length=4)
-    (caption,) = with_eos_score(captioner, -100)([PHOTOS[0]], search)
-    product = torch.tensor(caption.probabilities).prod()
-    assert caption.score == pytest.approx(product.log().item(), rel=1e-4)
 
 
 def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:

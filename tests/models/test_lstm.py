@@ -31,13 +31,6 @@ def after_one_word(
     return state, step.logits, torch.stack([following["hidden"], following["cell"]])
 
 
-def gated_context(lstm: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Tensor:
-    """Section 4.2.1: the context times sigmoid(f_beta(h)), one number per word."""
-    context, _ = lstm.attention(hidden, lstm.attention.project(annotations), annotations)
-    beta = torch.sigmoid(hidden @ lstm.beta.weight[0] + lstm.beta.bias[0])
-    return beta[:, :, None] * context
-
-
 def test_a_step_is_torchs_lstm_cell_and_equation_7(lstm: LSTMDecoder, annotations: Tensor) -> None:
     cell = nn.LSTMCell(6 + 5, 7).double()
     cell.weight_ih.data = torch.cat([lstm.word_gates.weight, lstm.context_gates.weight], 1)
@@ -45,11 +38,14 @@ def test_a_step_is_torchs_lstm_cell_and_equation_7(lstm: LSTMDecoder, annotation
     cell.bias_ih.data = lstm.word_gates.bias
     cell.bias_hh.data.zero_()
     state, logits, following = after_one_word(lstm, annotations)
-    context = gated_context(lstm, annotations, state["hidden"])
+    hidden = state["hidden"]
+    context, _ = lstm.attention(hidden, lstm.attention.project(annotations), annotations)
+    beta = torch.sigmoid(hidden @ lstm.beta.weight[0] + lstm.beta.bias[0])
+    context = beta[:, :, None] * context  # section 4.2.1: one number per word
     words = lstm.embedding(TOKENS[:, :, 1])
     expected = cell(
         torch.cat([words, context], dim=-1).flatten(0, 1),
-        (state["hidden"].flatten(0, 1), state["cell"].flatten(0, 1)),
+        (hidden.flatten(0, 1), state["cell"].flatten(0, 1)),
     )
     torch.testing.assert_close(following.flatten(1, 2), torch.stack(expected))
     deep = (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from captioning.models import TransformerDecoder
 from captioning.models.transformer import DecoderLayer, EncoderLayer, sinusoids
-from tests.conftest import decided
+from tests.conftest import TRANSFORMER, decided
 from tests.models.test_decoders import TOKENS
 from tests.models.test_multi_head import CAUSAL, as_ours, compared, exact, numbers
 
@@ -93,14 +93,8 @@ def test_positions_are_the_papers_formula(width: int) -> None:
             assert found[position, channel].item() == pytest.approx(wave(angle), abs=1e-12)
 
 
-def made(**options: Any) -> TransformerDecoder:
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {"width": 6, "layers": 3, "heads": 2, "inner_width": 7}
-    return decided(TransformerDecoder(5, 8, **(sizes | options)))
-
-
 def test_the_weights_are_the_mean_of_the_last_layer_s_heads(annotations: Tensor) -> None:
-    decoder = made()
+    decoder = decided(TRANSFORMER(5, 8, layers=3))
     found: list[Tensor] = []
     for layer in decoder.layers:
         layer.register_forward_hook(lambda *called: found.append(called[2][2]))
@@ -111,7 +105,8 @@ def test_the_weights_are_the_mean_of_the_last_layer_s_heads(annotations: Tensor)
 
 def test_the_order_of_the_words_matters(annotations: Tensor) -> None:
     other = TOKENS[..., [0, 2, 1, 3]]
-    first, second = (made(layers=1)(annotations, t)[0][:, :, 3] for t in (TOKENS, other))
+    decoder = decided(TRANSFORMER(5, 8, layers=1))
+    first, second = (decoder(annotations, tokens)[0][:, :, 3] for tokens in (TOKENS, other))
     assert (first - second).abs().max() > 1e-3
 
 
