@@ -93,7 +93,7 @@ def test_pages_show_all_captions_their_maps_and_alternatives(
     assert main([*caption, "--beam", "2", "--json", "--html", str(pages), *maps]) == 0
     assert {path.name for path in pages.iterdir()} == {*names, "index.html"}
     index = (pages / "index.html").read_text()
-    assert re.findall(r'<a href="(.*?)"><img src="data:image/jpeg;base64,', index) == names
+    assert re.findall(r' href="(.*?)"><img src="data:image/jpeg;base64,', index) == names
     assert not re.search(r"<script[^>]|https?:|@import|url\(", index)
     lines = map(json.loads, capsys.readouterr().out.splitlines())
     for line, name in zip(lines, names, strict=True):
@@ -233,6 +233,7 @@ def test_a_photo_of_any_name_is_one_line_and_a_page(
     assert names == sorted(os.fsencode(folder) + b"/" + name for name in NAMES)
     drawn = ["caption", f"{folder}/caf\udce9.jpg", *model, "--overlay", str(pages)]
     assert main(drawn) == 0
+    capsys.readouterr()
     assert (pages / "caf\udce9.png").exists()
     for photo in folder.iterdir():
         if photo.name != LONG:
