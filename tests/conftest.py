@@ -340,9 +340,9 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int 
     return line
 
 
-def draw_photos(folder: Path, *names: str) -> None:
-    """Different photos of 60 x 40 pixels, by their names below a folder."""
-    for seed, name in enumerate(names):
+def draw_photos(folder: Path, *names: str, first: int = 0) -> None:
+    """Different photos of 60 x 40 pixels, by their names below a folder; `first` is a seed."""
+    for seed, name in enumerate(names, first):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
@@ -351,7 +351,7 @@ def draw_photos(folder: Path, *names: str) -> None:
 
 def write_flickr8k(folder: Path) -> None:
     """Four photos in Flickr8k's own files."""
-    draw_photos(folder, *(f"Images/{number}.jpg" for number in range(4)))
+    draw_photos(folder, *(f"Images/{number}.jpg" for number in range(4)), first=1000)
     captions = [f"{number}.jpg#{n}\tA dog number {n} ." for number in range(4) for n in range(5)]
     (folder / "Flickr8k.token.txt").write_text("\n".join(captions))
     (folder / "Flickr_8k.trainImages.txt").write_text("0.jpg\n1.jpg\n2.jpg\n")
