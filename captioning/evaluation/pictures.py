@@ -107,7 +107,8 @@ def save_examples(records: Sequence[Record], before: Report, now: Report, path: 
     cards = []
     for record, score in ((records[place], now.images["CIDEr"][place]) for place in now.worst()):
         name, caption = record.image.name, now.captions[record.image_id]
-        notes = [f"before: {before.captions[record.image_id]}"]
+        earlier = before.captions[record.image_id]
+        notes = [f"before: {earlier}"] * (earlier != caption)
         notes += [f"people: {text}" for text in record.captions]
         notes += [f"{name} · CIDEr {score:.2f} now"]
         thumbnail = viewer.jpeg(read_image(record.image), viewer.THUMBNAIL)

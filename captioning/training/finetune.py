@@ -43,6 +43,9 @@ SAME_WORDS = 0.5
 """Share of the captions' tokens that the first model knows, from which on its parameters are of
 use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of German captions."""
 
+ANEW = 3
+"""Factor of the epochs where the model knows few of the captions' words, so that all are learnt."""
+
 FEW_WORDS = 1_000
 """A model of more words, which knows few of the captions', is of another language."""
 
@@ -149,7 +152,11 @@ def finetune(
                 f"{source}: {len(train_on)} photos to train on and {len(validate)} to validate; "
                 "give at least 2 and 1"
             )
+    cut = tokenizer or initial.vocabulary.tokenizer
+    is_same = _known(initial, training, cut) >= SAME_WORDS
     plan = Plan.of(len(training), epochs)
+    if not is_same and epochs is None:
+        plan = plan._replace(epochs=ANEW * plan.epochs)
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
     call: dict[str, Any] = {"the folder": str(Path(folder).resolve()), "--model": str(model)}
     call |= {"--seed": seed, "--tokenizer": tokenizer, "--images": options["images"]}
@@ -169,7 +176,6 @@ def finetune(
     )
     if keep is not None:
         say(f"{len(others):,} photos of {keep} train along, and {len(to_keep):,} validate")
-    cut = tokenizer or initial.vocabulary.tokenizer
     initial(validation[0].image)  # what is loaded once takes no longer for more photos
     began = perf_counter()
     first = split_captions(initial, [*validation, *to_keep])
@@ -188,7 +194,6 @@ def finetune(
     parts = [_reader_settings(readers[0], folder, options)]
     parts += [] if keep is None else [_reader_settings(readers[1], keep, {})]
     joined = {"class": full_name(Joined), "readers": parts, "balanced": True}
-    is_same = _known(initial, training, cut) >= SAME_WORDS
     is_other_language = not is_same and len(initial.vocabulary) > FEW_WORDS
     if is_other_language:
         say(f"captions in another language than {model}'s: none of its words is kept")
