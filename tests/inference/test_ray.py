@@ -61,7 +61,7 @@ def command(photos: Path, out: Path, *options: str) -> list[str]:
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, list[str]]:
     """The exit code, stdout, and the lines of stderr that are not of progress."""
     out, errors = process.communicate(timeout=200)
-    lines = [line for line in errors.splitlines() if not line.endswith(" left)")]
+    lines = [line for line in errors.splitlines() if not line.endswith(" left")]
     return process.returncode, out, lines
 
 
