@@ -33,8 +33,8 @@ OPEN = 100.0
 """A bias that makes the gate beta one to the last bit, in every precision."""
 
 LOGITS = 2**22
-"""Logits of a block of words: 16 MB in single precision, where larger blocks would be requested
-from the operating system each time."""
+"""Logits of a block of words, 16 MB in single precision. Larger blocks would be requested from the
+operating system each time."""
 
 STEPS = 2**16
 """Dropout's probability is rounded to a multiple of one over this."""
