@@ -166,7 +166,8 @@ def finetune(
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16]
     call |= {"stages": plan.stages, "digest": digest}
     goes_on = _goes_on(run, call, overwrite)
-    if goes_on and read_json(run / CALL).get("ended") == plan.epochs:
+    is_whole = goes_on and (run / MODEL).exists()
+    if is_whole and read_json(run / CALL).get("ended") == plan.epochs:
         say(f"{run}: nothing is left to train; to continue, raise --epochs")
         return run / MODEL
     captions = sum(len(record.captions) for record in (*training, *validation))

@@ -106,6 +106,8 @@ def test_a_finished_model_is_replaced_by_the_same_command_alone(
     told = capsys.readouterr().err
     assert "nothing is left to train; to continue, raise --epochs" in told
     assert "CIDEr" not in told  # nothing is captioned for it
+    (tmp_path / "out/best.safetensors").unlink()
+    assert tuned(folder, model=model).read_bytes() == before  # made again
     with pytest.raises(InputError, match=r"another training \(by --seed\); .* --overwrite"):
         tuned(folder, model=model, seed=1)
     other = shutil.copytree(folder, tmp_path / "other" / folder.name)
