@@ -8,22 +8,21 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from captioning.evaluation.report import aligned
-from captioning.metrics import scores
 from captioning.metrics.scores import (
     LEVEL,
     RESAMPLES,
     Interval,
     Scores,
-    concatenated,
+    in_blocks,
     percentile_interval,
-    resamples,
+    resampled,
 )
 from captioning.progress_bar import stage
 
@@ -49,8 +48,8 @@ class Compared(NamedTuple):
 
 @stage("comparing the systems")
 def compared(
-    first: Sequence[Scores],
-    second: Sequence[Scores],
+    first: Scores,
+    second: Scores,
     samples: int = RESAMPLES,
     trials: int = TRIALS,
     seed: int = 0,
@@ -60,49 +59,36 @@ def compared(
     All scores use the same samples and trials.
 
     Args:
-        first: the scores of system A by each metric.
-        second: those of system B, of the same metrics and images in the same order.
+        first: the scores of system A.
+        second: those of system B, by the same metrics and of the same images in the same order.
         samples: of the bootstrap.
         trials: of the randomisation.
         seed: of both.
     """
-    pairs = list(zip(first, second, strict=True))
-    images = len(next(values for each in first for values in each.images.values()))
-    resampled = concatenated(
-        {
-            name: theirs - own
-            for one, other in pairs
-            for (name, own), theirs in zip(
-                one.resampled(counts).items(), other.resampled(counts).values(), strict=True
-            )
-        }
-        for counts in resamples(images, seed, samples)
+    images, rng = len(next(iter(first.images.values()))), np.random.default_rng(seed)
+
+    def differences(counts: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+        theirs = second.resampled(counts)
+        return {name: theirs[name] - own for name, own in first.resampled(counts).items()}
+
+    bootstrap = resampled(differences, images, seed, samples)
+    swapped = in_blocks(
+        lambda swaps: first.differences_when_swapped(second, swaps.astype(float)),
+        lambda rows: rng.random((rows, images)) < 0.5,
+        images,
+        trials,
     )
-    swapped = concatenated(
-        {
-            name: values
-            for one, other in pairs
-            for name, values in one.differences_when_swapped(other, swaps).items()
-        }
-        for swaps in _swaps(images, trials, seed)
-    )
-    return {
-        name: Compared(
-            *(own, other.corpus[name], percentile_interval(resampled[name])),
-            bootstrap_p(other.corpus[name] - own, resampled[name]),
-            randomisation_p(other.corpus[name] - own, swapped[name]),
+    found = {}
+    for name, own in first.corpus.items():
+        difference = second.corpus[name] - own
+        p_values = (
+            bootstrap_p(difference, bootstrap[name]),
+            randomisation_p(difference, swapped[name]),
         )
-        for one, other in pairs
-        for name, own in one.corpus.items()
-    }
-
-
-def _swaps(images: int, trials: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Blocks of (T, images) with 1 where a trial swaps the captions of an image, else 0."""
-    rng = np.random.default_rng(seed)
-    rows = max(1, scores.BLOCK // images)
-    for start in range(0, trials, rows):
-        yield (rng.random((min(rows, trials - start), images)) < 0.5).astype(float)
+        found[name] = Compared(
+            own, second.corpus[name], percentile_interval(bootstrap[name]), *p_values
+        )
+    return found
 
 
 def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:

@@ -39,7 +39,7 @@ class Report:
 
     Attributes:
         captions: one caption per image, by image id.
-        scores: the scores of each metric; those of images are in the order of the captions.
+        scores: by all metrics; those of images are in the order of the captions.
         statistics: number, length and variety of the captions, see `diversity`, and the shares of
             captions and references that repeat a content word.
         omitted: content words that people often write and the captions never or rarely say, with
@@ -47,7 +47,7 @@ class Report:
     """
 
     captions: Mapping[Any, str]
-    scores: Sequence[Scores]
+    scores: Scores
     statistics: Mapping[str, float]
     omitted: Mapping[str, tuple[int, int]]
 
@@ -105,23 +105,23 @@ class Report:
         statistics["share that repeats"] = share_that_repeats(words, known)
         statistics["share of references that repeat"] = share_that_repeats(people, known)
         omitted = omitted_words(words, by_image, known)
-        return cls(captions, [*scores, *further], statistics, omitted)
+        return cls(captions, Scores.joined([*scores, *further]), statistics, omitted)
 
-    @cached_property
+    @property
     def corpus(self) -> dict[str, float]:
         """The corpus scores by name."""
-        return {name: value for scores in self.scores for name, value in scores.corpus.items()}
+        return self.scores.corpus
 
-    @cached_property
+    @property
     def images(self) -> dict[str, NDArray[np.float64]]:
         """The scores of each image by name, (images,)."""
-        return {name: values for scores in self.scores for name, values in scores.images.items()}
+        return self.scores.images
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """The confidence intervals of the corpus scores, computed on first use."""
         with stage("intervals of the scores"):
-            return intervals(self.scores, len(self.captions))
+            return intervals(self.scores)
 
     @property
     def summary(self) -> dict[str, float]:

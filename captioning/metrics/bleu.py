@@ -9,39 +9,38 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.metrics.ngrams import MAX_N, Corpus
-from captioning.metrics.scores import SummedScores, Words
+from captioning.metrics.ngrams import MAX_N, corpus_of
+from captioning.metrics.scores import Scores, Words
 
 TINY, SMALL = 1e-15, 1e-9
 """The COCO evaluation adds these to numerators and denominators to avoid divisions by zero."""
 
 
-def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> SummedScores:
+def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
     """BLEU-1 to BLEU-4 of a corpus and of its images.
 
     Counts are summed over all captions before precisions are computed. An image's score is that of
     a corpus of this image alone. Unlike in the COCO evaluation, `<unk>` matches nothing.
     """
-    corpus = Corpus.of(candidates, references)
-    count = corpus.size
+    corpus, count = corpus_of(candidates, references), len(candidates)
     matches = []
-    for counts in corpus.counts:
-        keys, allowed, found = corpus.shared(counts, counts.counts)
+    for counts in corpus.ngrams.counts:
+        shared = counts[:count][corpus.images].minimum(counts[count:]).tocoo()
         # An n-gram counts at most as often as in the reference that has it most often.
-        is_match = found > 0
-        distinct, which = np.unique(keys[is_match], return_inverse=True)
+        keys = corpus.images[shared.row] * counts.shape[1] + shared.col
+        distinct, which = np.unique(keys, return_inverse=True)
         most = np.zeros(len(distinct))
-        np.maximum.at(most, which, np.minimum(allowed, found)[is_match])
-        matches.append(np.bincount(distinct // max(len(counts.codes), 1), most, count))
-    lengths, written = corpus.lengths[:count], corpus.lengths[count:]
-    images = corpus.images[count:]
+        np.maximum.at(most, which, shared.data)
+        matches.append(np.bincount(distinct // max(counts.shape[1], 1), most, count))
+    lengths, written = corpus.lengths, corpus.written
     # The length of the closest reference; of two equally close ones, of the shorter.
     longest = written.max() + 1
-    ranks = np.abs(written - lengths[images]) * longest + written
-    closest = np.minimum.reduceat(ranks, np.searchsorted(images, np.arange(count))) % longest
+    ranks = np.abs(written - lengths[corpus.images]) * longest + written
+    firsts = np.searchsorted(corpus.images, np.arange(count))
+    closest = np.minimum.reduceat(ranks, firsts) % longest
     ngrams = np.maximum(0, lengths[:, None] - np.arange(MAX_N))
     statistics = np.column_stack([*matches, ngrams, lengths, closest]).astype(np.float64)
-    return SummedScores.of_statistics(statistics, bleu)
+    return Scores.of_counts(statistics, bleu)
 
 
 def bleu(statistics: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from captioning.errors import reading
 from captioning.files import written_whole
 from captioning.metrics.bleu import bleu_scores
-from captioning.metrics.ngrams import MAX_N, Corpus, ngram_counts
+from captioning.metrics.ngrams import MAX_N, corpus_of, ngram_counts
 from captioning.metrics.scores import Scores, Words
 
 SIGMA = 6.0
@@ -45,14 +46,12 @@ class DocumentFrequencies:
     @classmethod
     def of(cls, references: Sequence[Sequence[Words]]) -> "DocumentFrequencies":
         """The frequencies of a corpus with at least one image."""
-        numbers, found = ngram_counts(list(chain.from_iterable(references)))
+        found = ngram_counts(list(chain.from_iterable(references)))
         images = np.repeat(np.arange(len(references)), list(map(len, references)))
-        counts = []
-        for each in found:
-            pairs = np.unique(images[each.captions] * len(each.codes) + each.ngrams)
-            ngrams = pairs % max(len(each.codes), 1)
-            counts.append(np.bincount(ngrams, minlength=len(each.codes)))
-        return cls(len(references), numbers, [each.codes for each in found], counts)
+        owners = csr_array((np.ones(len(images)), (images, np.arange(len(images)))))
+        by_image = [owners @ counts for counts in found.counts]
+        counts = [np.bincount(each.indices, minlength=each.shape[1]) for each in by_image]
+        return cls(len(references), found.numbers, found.codes, counts)
 
     def idf(
         self, numbers: Mapping[Any, int], codes: Sequence[NDArray[np.int64]]
@@ -121,22 +120,21 @@ def cider_scores(
         references: of each image.
         frequencies: default: those of the references, as in the COCO evaluation.
     """
-    corpus = Corpus.of(candidates, references)
-    frequencies = frequencies or DocumentFrequencies.of(references)
-    count, images = corpus.size, corpus.images[corpus.size :]
+    corpus, count = corpus_of(candidates, references), len(candidates)
+    frequencies, images = frequencies or DocumentFrequencies.of(references), corpus.images
     similarities = np.zeros(len(images))
-    idfs = frequencies.idf(corpus.numbers, [counts.codes for counts in corpus.counts])
-    for counts, idf in zip(corpus.counts, idfs, strict=True):
-        values = counts.counts * idf[counts.ngrams]
-        _, written, own = corpus.shared(counts, values)
-        rows = counts.captions[len(values) - len(written) :] - count
-        products = np.bincount(rows, np.minimum(own, written) * written, len(images))
-        norms = np.sqrt(np.bincount(counts.captions, values**2, len(corpus.images)))
-        norms = norms[images] * norms[count:]
+    idfs = frequencies.idf(corpus.ngrams.numbers, corpus.ngrams.codes)
+    for counts, idf in zip(corpus.ngrams.counts, idfs, strict=True):
+        values, everywhere = counts.astype(np.float64), np.ones(len(idf))
+        values.data *= idf[values.indices]
+        norms = np.sqrt(values.power(2) @ everywhere)
+        own, written = values[:count][images], values[count:]
+        products = own.minimum(written).multiply(written) @ everywhere
+        norms = norms[:count][images] * norms[count:]
         similarities += np.divide(products, norms, out=np.zeros(len(images)), where=norms > 0)
     # The COCO evaluation takes the number of bigrams as the length of a caption.
-    lengths = np.maximum(0, corpus.lengths - 1)
-    penalty = np.exp(-((lengths[images] - lengths[count:]) ** 2) / (2 * SIGMA**2))
+    lengths, longer = (np.maximum(0, each - 1) for each in (corpus.lengths, corpus.written))
+    penalty = np.exp(-((lengths[images] - longer) ** 2) / (2 * SIGMA**2))
     summed = np.bincount(images, similarities * penalty)
     return Scores.of("CIDEr", 10 / MAX_N * summed / np.bincount(images))
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.errors import reading
 from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem
-from captioning.metrics.scores import SummedScores, check_pairs
+from captioning.metrics.scores import Scores, check_pairs
 from captioning.metrics.spice import packaged_file
 from captioning.progress_bar import stage
 
@@ -98,7 +98,7 @@ class Meteor:
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
-    ) -> SummedScores:
+    ) -> Scores:
         """METEOR of captions' words, each with the reference that gives the largest score."""
         check_pairs(candidates, references)
         captions = [
@@ -119,7 +119,7 @@ class Meteor:
                     match_counts(caption, reference, align(matches, len(other), len(words)))
                 )
             statistics.append(rows[meteor(np.array(rows, dtype=np.float64)).argmax()])
-        return SummedScores.of_statistics(
+        return Scores.of_counts(
             np.array(statistics, dtype=np.float64), lambda rows: {NAME: meteor(rows)}
         )
 

@@ -4,7 +4,7 @@ Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,31 +27,57 @@ COUNTS = ("images", "distinct captions", "distinct words", "shortest", "longest"
 """The statistics of `diversity` that are whole numbers."""
 
 
+Formula: TypeAlias = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
+"""Maps counts, (rows, S), to scores by name, (rows,)."""
+
+
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one caption per image by one metric.
+    """The scores of one caption per image, by one metric or several.
 
     Attributes:
         corpus: scores of all images together by name, such as "BLEU-1" to "BLEU-4" or "CIDEr".
         images: for the same names, the scores of each image, in the order of the captions.
+        summed: counts of each caption, (images, S), and formulas for scores of a corpus, which
+            sums the counts over its images, as BLEU does; other scores are means over images.
     """
 
     corpus: dict[str, float]
     images: dict[str, NDArray[np.float64]]
+    summed: Sequence[tuple[NDArray[np.float64], Formula]] = ()
 
     @classmethod
     def of(cls, name: str, images: NDArray[np.float64]) -> "Scores":
         """Scores of a metric whose corpus score is the mean over images."""
         return cls({name: float(images.mean())}, {name: images})
 
+    @classmethod
+    def of_counts(cls, counts: NDArray[np.float64], formula: Formula) -> "Scores":
+        """Scores by a formula of counts, (images, S), which a corpus sums over its images."""
+        corpus = formula(counts.sum(axis=0, keepdims=True))
+        means = {name: float(score) for name, [score] in corpus.items()}
+        return cls(means, formula(counts), [(counts, formula)])
+
+    @classmethod
+    def joined(cls, several: Sequence["Scores"]) -> "Scores":
+        """The scores by several metrics of the same captions."""
+        return cls(
+            {name: score for each in several for name, score in each.corpus.items()},
+            {name: scores for each in several for name, scores in each.images.items()},
+            [part for each in several for part in each.summed],
+        )
+
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The corpus scores of R bootstrap resamples by name, (R,); here means over images.
+        """The corpus scores of R bootstrap resamples by name, (R,).
 
         CIDEr keeps the document frequencies of all images. `counts`, (R, images), says how often
         each resample has each image.
         """
         weights = counts / counts.sum(axis=1, keepdims=True)
-        return {name: weights @ scores for name, scores in self.images.items()}
+        found = {name: weights @ scores for name, scores in self.images.items()}
+        for statistics, formula in self.summed:
+            found |= formula(counts @ statistics)
+        return found
 
     def differences_when_swapped(
         self, other: "Scores", swaps: NDArray[np.float64]
@@ -61,42 +87,12 @@ class Scores:
         `swaps`, (T, images), is 1 where the systems swap the captions of an image, else 0.
         """
         gains = {name: other.images[name] - scores for name, scores in self.images.items()}
-        return {name: gain.mean() - 2 * (swaps @ gain) / len(gain) for name, gain in gains.items()}
-
-
-Formula: TypeAlias = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
-
-
-@dataclass(frozen=True)
-class SummedScores(Scores):
-    """Scores by a formula of counts, which a corpus sums over its images, as BLEU does.
-
-    Attributes:
-        statistics: (images, S), the counts of each caption.
-        formula: maps counts, (rows, S), to scores by name, (rows,).
-    """
-
-    statistics: NDArray[np.float64]
-    formula: Formula
-
-    @classmethod
-    def of_statistics(cls, statistics: NDArray[np.float64], formula: Formula) -> "SummedScores":
-        """The scores of captions and of their corpus."""
-        corpus = formula(statistics.sum(axis=0, keepdims=True))
-        means = {name: float(score) for name, [score] in corpus.items()}
-        return cls(means, formula(statistics), statistics, formula)
-
-    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        return self.formula(counts @ self.statistics)
-
-    def differences_when_swapped(
-        self, other: Scores, swaps: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        assert isinstance(other, SummedScores)
-        moved = swaps @ (other.statistics - self.statistics)
-        own = self.formula(self.statistics.sum(axis=0) + moved)
-        theirs = self.formula(other.statistics.sum(axis=0) - moved)
-        return {name: theirs[name] - scores for name, scores in own.items()}
+        found = {name: gain.mean() - 2 * (swaps @ gain) / len(gain) for name, gain in gains.items()}
+        for (own, formula), (theirs, _) in zip(self.summed, other.summed, strict=True):
+            moved = swaps @ (theirs - own)
+            ours, others = formula(own.sum(axis=0) + moved), formula(theirs.sum(axis=0) - moved)
+            found |= {name: others[name] - scores for name, scores in ours.items()}
+        return found
 
 
 Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
@@ -202,21 +198,11 @@ class Interval(NamedTuple):
     high: float
 
 
-def intervals(scores: Sequence[Scores], images: int, seed: int = 0) -> dict[str, Interval]:
+def intervals(scores: Scores, seed: int = 0) -> dict[str, Interval]:
     """Percentile bootstrap intervals of corpus scores over images, by name; same resamples."""
-    drawn = concatenated(
-        {name: values for each in scores for name, values in each.resampled(counts).items()}
-        for counts in resamples(images, seed)
-    )
-    return {name: percentile_interval(values) for name, values in drawn.items()}
-
-
-def concatenated(
-    blocks: Iterable[dict[str, NDArray[np.float64]]],
-) -> dict[str, NDArray[np.float64]]:
-    """The values of all blocks by name."""
-    parts = list(blocks)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    images = len(next(iter(scores.images.values())))
+    found = resampled(scores.resampled, images, seed)
+    return {name: percentile_interval(values) for name, values in found.items()}
 
 
 def percentile_interval(values: NDArray[np.float64]) -> Interval:
@@ -225,10 +211,22 @@ def percentile_interval(values: NDArray[np.float64]) -> Interval:
     return Interval(*np.percentile(values, (tail, 100 - tail)).tolist())
 
 
-def resamples(images: int, seed: int = 0, count: int = RESAMPLES) -> Iterator[NDArray[np.int64]]:
-    """How often each of `count` resamples has each image; blocks of (R, images)."""
-    rng = np.random.default_rng(seed)
-    share = np.full(images, 1 / images)
+Draws: TypeAlias = Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]]
+"""Scores by name, (R,), of R draws of images, (R, images)."""
+
+
+def resampled(
+    scored: Draws, images: int, seed: int = 0, count: int = RESAMPLES
+) -> dict[str, NDArray[np.float64]]:
+    """The scores of `count` resamples by name, from how often each of them has each image."""
+    rng, share = np.random.default_rng(seed), np.full(images, 1 / images)
+    return in_blocks(scored, lambda rows: rng.multinomial(images, share, size=rows), images, count)
+
+
+def in_blocks(
+    scored: Draws, draw: Callable[[int], NDArray[Any]], images: int, count: int
+) -> dict[str, NDArray[np.float64]]:
+    """The scores of `count` draws of images by name, few enough of them at a time for memory."""
     rows = max(1, BLOCK // images)
-    for start in range(0, count, rows):
-        yield rng.multinomial(images, share, size=min(rows, count - start))
+    parts = [scored(draw(min(rows, count - start))) for start in range(0, count, rows)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

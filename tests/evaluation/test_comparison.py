@@ -50,7 +50,10 @@ def world() -> dict[float, Any]:
 def compare(
     world: dict[float, Any], first: float, second: float, **options: Any
 ) -> dict[str, Compared]:
-    one, other = ([score(world[rate], world[0.0]) for score in SCORERS] for rate in (first, second))
+    one, other = (
+        Scores.joined([score(world[rate], world[0.0]) for score in SCORERS])
+        for rate in (first, second)
+    )
     return compared(one, other, **options)
 
 
@@ -134,7 +137,7 @@ def test_five_per_cent_of_equally_good_systems_differ_by_chance() -> None:
     rng, found = np.random.default_rng(3), []
     for seed in range(300):
         first, second = (Scores.of("score", rng.normal(size=40)) for _ in range(2))
-        each = compared([first], [second], samples=1, trials=199, seed=seed)["score"]
+        each = compared(first, second, samples=1, trials=199, seed=seed)["score"]
         found.append(each.p_randomisation)
     assert 0.02 < np.mean(np.array(found) <= 0.05) < 0.085
 

@@ -47,15 +47,15 @@ def test_a_resampled_corpus_scores_as_its_images_do_again(
 
 def test_the_interval_of_a_mean_is_the_normal_distribution_s() -> None:
     values = np.random.default_rng(1).normal(5, 2, size=900)
-    interval = intervals([Scores.of("score", values)], 900)["score"]
+    interval = intervals(Scores.of("score", values))["score"]
     error = 1.96 * values.std() / 30
     assert interval == pytest.approx((values.mean() - error, values.mean() + error), abs=0.02)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
-    scores = [Scores.of("score", np.arange(20.0))]
-    assert intervals(scores, 20, seed=3) == intervals(scores, 20, seed=3)
-    assert intervals(scores, 20, seed=3) != intervals(scores, 20, seed=4)
+    scores = Scores.of("score", np.arange(20.0))
+    assert intervals(scores, seed=3) == intervals(scores, seed=3)
+    assert intervals(scores, seed=3) != intervals(scores, seed=4)
 
 
 CAPTIONS = [["a", "dog"], ["a", "dog"], ["a", "<unk>", "cat", "sleeps"]]

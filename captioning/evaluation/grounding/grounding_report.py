@@ -28,7 +28,7 @@ from captioning.evaluation.grounding.mentions import (
 )
 from captioning.evaluation.report import aligned
 from captioning.maps import ATTENTION
-from captioning.metrics.scores import LEVEL, concatenated, percentile_interval, resamples
+from captioning.metrics.scores import LEVEL, percentile_interval, resampled
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Numerators and denominators, each (images,)."""
@@ -235,9 +235,11 @@ def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
     def ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
 
-    drawn = concatenated(
-        {name: ratio(counts @ top, counts @ bottom) for name, (top, bottom) in pairs.items()}
-        for counts in resamples(len(next(iter(pairs.values()))[0]))
+    drawn = resampled(
+        lambda counts: {
+            name: ratio(counts @ top, counts @ bottom) for name, (top, bottom) in pairs.items()
+        },
+        len(next(iter(pairs.values()))[0]),
     )
     return {
         name: Estimate(float(top.sum() / bottom.sum()), *percentile_interval(drawn[name]))
