@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from html import escape
-from string import Template
 from typing import Annotated, Any
 
 from fastapi import FastAPI, File, Request
@@ -27,7 +25,7 @@ from captioning.serving.protection import (
 )
 from captioning.threads import thread_count
 from captioning.viewing import viewer
-from captioning.viewing.html_document import asset, html_document
+from captioning.viewing.html_document import html_document
 from captioning.web.page import STYLES, page
 
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
@@ -118,20 +116,15 @@ def application(
 
 def docs(address: str) -> str:
     """The page that describes the API, with an example for the server's address."""
-
-    def rows(meanings: dict[str, str]) -> str:
-        return "".join(
-            f"<tr><th><code>{escape(name)}</code></th><td>{escape(meaning)}</td></tr>"
-            for name, meaning in meanings.items()
-        )
-
     fields = {name: field.description or "" for name, field in CaptionForm.model_fields.items()}
-    body = Template(asset("serving/docs.html")).substitute(
-        address=escape(address),
-        fields=rows(fields),
-        refusals=rows({str(status): meaning for status, meaning in MEANINGS.items()}),
+    return html_document(
+        "serving/docs.html",
+        "captioning: API",
+        STYLES,
+        address=address,
+        fields=fields,
+        refusals=MEANINGS,
     )
-    return html_document("captioning: API", body, STYLES)
 
 
 async def _unless_gone(

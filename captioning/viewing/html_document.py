@@ -6,16 +6,25 @@ contains.
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from captioning.files import written_whole
 
 PACKAGE = Path(__file__).parents[1]
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(PACKAGE),
+    autoescape=True,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 
 
 def asset(name: str) -> str:
@@ -23,29 +32,32 @@ def asset(name: str) -> str:
     return (PACKAGE / name).read_text(encoding="ascii")
 
 
+TEMPLATES.globals |= {"asset": asset, "quote": quote}
+
+
 def html_document(
+    template: str,
     title: str,
-    body: str,
     styles: Sequence[str],
     scripts: Sequence[str] = (),
     allowed: Mapping[str, str] | None = None,
+    **values: Any,
 ) -> str:
     """A complete document.
 
     Args:
-        title: as plain text.
-        body: as HTML.
-        styles: the names of style sheets, as `asset` takes them.
-        scripts: the same of scripts, which run at the end.
+        template: the name of one that extends ``viewing/document.html``, as `asset` takes it.
+        title: of the document.
+        styles: the names of style sheets.
+        scripts: the names of scripts, which run at the end.
         allowed: as `content_policy` takes it.
+        values: what the template shows.
     """
-    return Template(asset("viewing/document.html")).substitute(
-        policy=content_policy(styles, scripts, allowed),
-        title=html_text(title),
-        styles="\n".join(f"<style>{asset(name)}</style>" for name in styles),
-        body=body,
-        scripts="\n".join(f"<script>{asset(name)}</script>" for name in scripts),
-    )
+    values |= {"title": title, "styles": styles, "scripts": scripts}
+    policy = content_policy(styles, scripts, allowed)
+    text = TEMPLATES.get_template(template).render(policy=policy, **values)
+    # Also of file names that are not valid Unicode.
+    return text.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def content_policy(
@@ -56,22 +68,22 @@ def content_policy(
     Nothing else is allowed but pictures in data URIs, and what `allowed` adds: further sources by
     directive, such as ``{"connect-src": "'self'"}``.
     """
+
+    def hashes(names: Sequence[str]) -> str:
+        digests = (hashlib.sha256(asset(name).encode()).digest() for name in names)
+        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
     sources = {
         "default-src": "'none'",
         "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
-        "style-src": _hashes(styles),
-        "script-src": _hashes(scripts),
+        "style-src": hashes(styles),
+        "script-src": hashes(scripts),
     }
     for directive, further in (allowed or {}).items():
         sources[directive] = f"{further} {sources.get(directive, '')}".strip()
     return "; ".join(" ".join(entry) for entry in sources.items())
-
-
-def _hashes(names: Sequence[str]) -> str:
-    digests = (hashlib.sha256(asset(name).encode()).digest() for name in names)
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def save_html(content: str, path: str | Path) -> None:
@@ -82,14 +94,3 @@ def save_html(content: str, path: str | Path) -> None:
     """
     with written_whole(path) as temporary:
         temporary.write_bytes(content.encode("ascii"))
-
-
-def script_json(value: Any) -> str:
-    """JSON that cannot close the HTML element it stands in."""
-    escapes = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
-    return json.dumps(value, separators=(",", ":")).translate(escapes)
-
-
-def html_text(text: str) -> str:
-    """Plain text as HTML; also of file names that are not valid Unicode."""
-    return escape(text).encode("ascii", "xmlcharrefreplace").decode()

@@ -4,8 +4,6 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
-from string import Template
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from captioning.viewing import viewer
-from captioning.viewing.html_document import asset, html_document, html_text, script_json
+from captioning.viewing.html_document import html_document
 from captioning.viewing.overlay import LONG_SIDE
 
 STYLES = (viewer.STYLE, "viewing/validation_page.css")
@@ -82,25 +80,41 @@ def validation_html(
         images: the images.
         best: the score that decides which epoch is best, and the best epoch.
     """
-    best_name, best_epoch = best or ("", None)
-    names = dict.fromkeys(name for name in (best_name, *FIRST) if name in scores)
+    best_epoch = None if best is None else best[1]
+    notes = {} if best is None else {best[0]: f"best: epoch {epoch_text(best[1])}"}
     end = max((point.epoch for points in (losses, *scores.values()) for point in points), default=1)
-    cards = [_card(name, scores[name], end, best_epoch, name == best_name) for name in names]
-    cards.append(_card("Training loss", losses, end))
-    by_epoch: dict[float, dict[str, float]] = {}
+    curves = [
+        (name, scores[name], curve(scores[name], best_epoch, end), notes.get(name))
+        for name in dict.fromkeys((*notes, *FIRST))
+        if name in scores
+    ]
+    curves.append(("Training loss", losses, curve(losses, end=end), None))
+    epochs: dict[float, dict[str, float]] = {}
     for name, points in scores.items():
         for point in points:
-            by_epoch.setdefault(point.epoch, {})[name] = point.value
-    rows = [(epoch, "", values) for epoch, values in sorted(by_epoch.items(), reverse=True)]
-    body = Template(asset("viewing/validation_page.html")).substitute(
-        title=html_text(title),
-        summary=html_text(summary),
-        curves="".join(cards),
-        scores=_table(["Epoch", *scores], rows),
-        overview="".join(starmap(_link, enumerate(images, 1))),
-        images="".join(starmap(_section, enumerate(images, 1))),
+            epochs.setdefault(point.epoch, {})[name] = point.value
+    return html_document(
+        "viewing/validation_page.html",
+        title,
+        STYLES,
+        SCRIPTS,
+        summary=summary,
+        curves=curves,
+        names=list(scores),
+        epochs=[PastCaption(epoch, "", values) for epoch, values in sorted(epochs.items())],
+        images=[
+            (
+                image,
+                viewer.jpeg(image.photo, THUMBNAIL),
+                viewer.data(image.photo, [image.caption], "", LONG_SIDE),
+                [*dict.fromkeys(name for past in image.history for name in past.scores)],
+            )
+            for image in images
+        ],
+        no_words=NO_WORDS,
+        epoch_text=epoch_text,
+        number=_number,
     )
-    return html_document(title, body, STYLES, SCRIPTS)
 
 
 def curve(points: Sequence[Point], best: float | None = None, end: float | None = None) -> str:
@@ -134,69 +148,7 @@ def epoch_text(epoch: float) -> str:
     return f"{round(epoch, 2):g}"
 
 
-def _card(
-    name: str, points: Sequence[Point], end: float, best: float | None = None, decides: bool = False
-) -> str:
-    """A curve below its name, its latest value and the change since the one before."""
-    latest = f"{points[-1].value:.3f}" if points else "&#8211;"
-    change = ""
-    if len(points) > 1:
-        difference = round(points[-1].value - points[-2].value, 3) + 0.0  # not -0.0
-        signed = f"{difference:+.3f}".replace("-", "&#8722;")
-        change = f'<span class="change">{signed}</span>'
-    note = f"<small>best: epoch {epoch_text(best)}</small>" if decides and best is not None else ""
-    return (
-        f'<figure class="card"><figcaption><span class="name">{html_text(name)}</span>{note}'
-        f'<span class="value">{latest}</span>{change}</figcaption>'
-        f'<img class="curve" src="{curve(points, best, end)}" alt="{html_text(name)} by epoch">'
-        "</figure>"
-    )
-
-
-def _link(number: int, image: TrackedImage) -> str:
-    return (
-        f'<li><a href="#image-{number}"><img src="{viewer.jpeg(image.photo, THUMBNAIL)}" alt="">'
-        f'<span dir="auto">{html_text(image.caption["caption"] or NO_WORDS)}</span></a></li>'
-    )
-
-
-def _section(number: int, image: TrackedImage) -> str:
-    view = viewer.data(image.photo, [image.caption], "", LONG_SIDE)
-    references = "".join(f'<li dir="auto">{html_text(text)}</li>' for text in image.references)
-    names = dict.fromkeys(name for past in image.history for name in past.scores)
-    rows = [
-        (
-            past.epoch,
-            f'<td class="caption" dir="auto">{html_text(past.caption or NO_WORDS)}</td>',
-            past.scores,
-        )
-        for past in reversed(image.history)
-    ]
-    return (
-        f'<section class="card example" id="image-{number}"><h2>{html_text(image.name)}</h2>'
-        f'<div class="view"><noscript><p>{html_text(image.caption["caption"])}</p></noscript></div>'
-        f'<script type="application/json">{script_json(view)}</script>'
-        f'<div class="texts"><div><h3>What people wrote</h3><ul>{references}</ul></div>'
-        f'<div><h3>What the model wrote</h3><div class="scrolled" tabindex="0">'
-        f'<table class="history">{_table(["Epoch", "Caption", *names], rows)}</table>'
-        f"</div></div></div></section>"
-    )
-
-
-def _table(columns: Sequence[str], rows: Sequence[tuple[float, str, Mapping[str, float]]]) -> str:
-    """Rows of an epoch, further cells in HTML, and the scores that the last columns name."""
-    head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in columns)
-    body = ""
-    for epoch, cells, scores in rows:
-        names = columns[1 + bool(cells) :]
-        numbers = "".join(
-            f'<td data-name="{html_text(name)}">{_number(scores.get(name))}</td>' for name in names
-        )
-        body += f'<tr><th scope="row">{epoch_text(epoch)}</th>{cells}{numbers}</tr>'
-    return f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-
-
 def _number(value: float | None) -> str:
     if value is None:
-        return "&#8211;"
+        return "\N{EN DASH}"
     return f"{value:.0f}" if value >= 100 or (value.is_integer() and value > 1) else f"{value:.3f}"

@@ -8,16 +8,14 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
-from string import Template
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.viewing.html_document import asset, html_document, html_text, script_json
+from captioning.viewing.html_document import html_document
 
 CaptionView = Mapping[str, Any]
 """What pages show of a caption, as `Caption.view` gives it: plain JSON values, with arrays of shape
@@ -39,13 +37,9 @@ def viewer_html(
     long_side: int = LONG_SIDE,
 ) -> str:
     """The page of a photo, as one document; see `data`."""
-    text = captions[0]["caption"]
-    shown = script_json(data(photo, captions, title, long_side))
-    body = (
-        f"<main>\n<noscript><p>{html_text(text)}</p></noscript>\n"
-        f'<script type="application/json" data-attention-view>{shown}</script>\n</main>'
-    )
-    return html_document(title or text, body, [STYLE], [SCRIPT])
+    text, view = captions[0]["caption"], data(photo, captions, title, long_side)
+    page = "viewing/viewer.html"
+    return html_document(page, title or text, [STYLE], [SCRIPT], caption=text, view=view)
 
 
 def data(
@@ -116,27 +110,15 @@ def index_html(
         orders: names of the orders of values; the page begins with the first one.
     """
     title = title or f"Captions of {len(cards):,} photo{'s' * (len(cards) != 1)}"
-    options = "".join(f'<option value="{key}">{order}' for key, order in orders.items())
-    options += '<option value="name">name'
-    sorting = f'<label>Sort by <select class="field">{options}</select></label>'
-    items = ""
-    for card in cards:
-        link = f' href="{quote(card.page, errors="surrogateescape")}"' if card.page else ""
-        value = "" if card.value is None else f' data-value="{card.value}"'
-        small = "".join(f'<small dir="auto">{html_text(line)}</small>' for line in card.notes)
-        items += (
-            f'<li data-name="{html_text(card.name)}"{value}>'
-            f'<a class="card"{link}><img src="{card.thumbnail}" alt="" loading="lazy">'
-            f'<strong dir="auto">{html_text(card.sentence or "No words.")}</strong>{small}'
-            "</a></li>\n"
-        )
-    body = Template(asset("viewing/index_page.html")).substitute(
-        title=title,
-        sorting=sorting if any(card.value is not None for card in cards) else "",
-        cards=items,
+    return html_document(
+        "viewing/index_page.html",
+        title,
+        [STYLE, "viewing/index_page.css"],
+        ["viewing/index_page.js"],
+        cards=cards,
+        orders=orders,
+        is_sorted=any(card.value is not None for card in cards),
     )
-    styles, scripts = [STYLE, "viewing/index_page.css"], ["viewing/index_page.js"]
-    return html_document(title, body, styles, scripts)
 
 
 def jpeg(photo: Image.Image, long_side: int) -> str:

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
-from string import Template
 
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.viewing import viewer
-from captioning.viewing.html_document import asset, content_policy, html_document
+from captioning.viewing.html_document import content_policy, html_document
 
 MOST_CAPTIONS = 10  # of a photo
 TEMPERATURE = 0.7  # the default for sampling; below 1, since at 1 rare words are often wrong
@@ -104,21 +102,20 @@ def page(
         examples: in HTML, pictures to click, of which the first is captioned at once.
         tabs: in HTML, links to other pages.
     """
-    body = Template(asset("web/page.html")).substitute(
-        model=escape(model),
+    return html_document(
+        "web/page.html",
+        "captioning",
+        STYLES,
+        source.scripts,
+        source.allowed,
+        model=model,
+        source=source,
         tabs=tabs,
         examples=examples,
         largest=largest,
-        megabytes=f"{largest / 1e6:g}",
-        formats=source.formats,
-        promise=source.promise,
-        footer=source.footer,
-        several_kinds="" if source.samples else "hidden",
-        by_sampling="checked" if isinstance(search, Sampling) else "",
+        samples=isinstance(search, Sampling),
         beam=min(search.width if isinstance(search, BeamSearch) else 1, MOST_CAPTIONS),
-        temperature=f"{search.temperature if isinstance(search, Sampling) else TEMPERATURE:g}",
+        temperature=search.temperature if isinstance(search, Sampling) else TEMPERATURE,
         most=MOST_CAPTIONS,
-        several_maps="" if len(maps) > 1 else "hidden",
-        maps="".join(f'<option value="{name}">{name}</option>' for name in maps),
+        maps=maps,
     )
-    return html_document("captioning", body, STYLES, source.scripts, source.allowed)
