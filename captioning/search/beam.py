@@ -1,11 +1,11 @@
 """Beam search: follows several captions of each image at once.
 
-Shapes: B images, N captions per image, T words, V vocabulary, k next words of an image.
+Shapes: B images, N captions per image, T words, V vocabulary, K captions to choose from.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -14,30 +14,10 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
 from captioning.models.decoder import Memory, State, Step
-from captioning.search.hypotheses import Hypotheses, take_along_captions
-from captioning.search.search import Search, generable_log_probs
+from captioning.search.search import Decoded, Search, generable_log_probs, take_along_captions
 
 BLOCK = 128
 """Scores of a block in which `largest` looks for the best ones."""
-
-
-class Continuations(NamedTuple):
-    """The best next words of an image's captions, the best first."""
-
-    totals: Float[Tensor, "B k"]  # log probabilities of the captions with these words
-    log_probs: Float[Tensor, "B k"]  # of the words
-    captions: Int[Tensor, "B k"]  # index of the caption that each word continues
-    words: Int[Tensor, "B k"]
-
-    @classmethod
-    def best(
-        cls, totals: Float[Tensor, "B N V"], log_probs: Float[Tensor, "B N V"], k: int
-    ) -> "Continuations":
-        """The k continuations of each image's captions with the largest totals."""
-        best, places = largest(totals.flatten(1), k)
-        own = log_probs.flatten(1).gather(1, places)
-        vocabulary = log_probs.shape[2]
-        return cls(best, own, places // vocabulary, places % vocabulary)
 
 
 def largest(
@@ -70,48 +50,53 @@ class BeamSearch(Search):
     width: int = 3
     length_penalty: float = 1.0
 
-    def start(self, memory: Memory) -> Hypotheses:
+    def start(self, memory: Memory) -> Decoded:
         """One empty caption per image, and empty beams for the others."""
-        hypotheses = Hypotheses.empty(memory, self.width)
-        hypotheses.totals[:, 1:] = -inf  # beams start equal, so only the first may branch
-        return hypotheses
+        decoded = Decoded.empty(memory, self.width)
+        decoded.scores[:, 1:] = -inf  # beams start equal, so only the first may branch
+        return decoded
 
-    def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
-        """The best next words of the captions that have not ended."""
-        log_probs = generable_log_probs(step.logits)
-        self.forbid(log_probs, hypotheses.tokens)
-        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
-        return Continuations.best(totals[:, :, None] + log_probs, log_probs, self.width)
+    def gains(
+        self, decoded: Decoded, log_probs: Float[Tensor, "B N V"]
+    ) -> Iterable[Float[Tensor, "B N V"]]:
+        """What each next word adds to a caption's score, for each bank of words to choose from.
 
-    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
+        Minus infinity if it may not follow.
+        """
+        self.forbid(log_probs, decoded.tokens)
+        return [log_probs]
+
+    def extend(self, decoded: Decoded, step: Step) -> tuple[Decoded, State]:
         """The best captions of each image, both continued and ended ones."""
-        found = self.continuations(step, hypotheses)
+        log_probs, finished = generable_log_probs(step.logits), decoded.finished
+        vocabulary = log_probs.shape[2]
+        running = decoded.scores.masked_fill(finished, -inf)[:, :, None]
+        banks = [
+            largest((running + gains).flatten(1), self.width)
+            for gains in self.gains(decoded, log_probs)
+        ]
+        totals, places = (torch.cat(parts, dim=1) for parts in zip(*banks, strict=True))
         # An ended caption has one continuation: PAD, at no cost.
-        ended = hypotheses.totals.masked_fill(~hypotheses.finished, -inf)
-        places = torch.arange(self.width, device=ended.device).expand_as(ended)
-        lengths = torch.full_like(found.words, hypotheses.tokens.shape[2] + 1)
-        ranks = torch.cat([found.totals, ended], dim=1)
-        ranks /= (
-            torch.cat([lengths, (hypotheses.tokens != PAD).sum(dim=2)], dim=1)
-            ** self.length_penalty
-        )
-        ranks, chosen = self.choose(ranks)
-        parents = torch.cat([found.captions, places], dim=1).gather(1, chosen)
-        words = F.pad(found.words, (0, self.width), value=PAD).gather(1, chosen)
-        log_probs = F.pad(found.log_probs, (0, self.width)).gather(1, chosen)
-        missing = ranks.isneginf()  # fewer captions than beams
-        words, log_probs = words.masked_fill(missing, EOS), log_probs.masked_fill(missing, -inf)
+        ended = decoded.scores.masked_fill(~finished, -inf)
+        lengths = torch.full_like(places, decoded.tokens.shape[2] + 1)
+        lengths = torch.cat([lengths, (decoded.tokens != PAD).sum(dim=2)], dim=1)
+        ranks = torch.cat([totals, ended], dim=1) / lengths**self.length_penalty
+        chosen = self.choose(ranks)
+        unchanged = torch.arange(self.width, device=places.device).expand_as(ended)
+        parents = torch.cat([places // vocabulary, unchanged], dim=1).gather(1, chosen)
+        words = F.pad(places % vocabulary, (0, self.width), value=PAD).gather(1, chosen)
+        own = F.pad(log_probs.flatten(1).gather(1, places), (0, self.width)).gather(1, chosen)
+        missing = ranks.gather(1, chosen).isneginf()  # fewer captions than beams
+        words, own = words.masked_fill(missing, EOS), own.masked_fill(missing, -inf)
         state = {name: take_along_captions(part, parents) for name, part in step.state.items()}
         weights = take_along_captions(step.weights, parents)
-        return hypotheses.extend(words, log_probs, weights, parents), state
+        return decoded.extended(words, own, weights, parents), state
 
-    def choose(
-        self, ranks: Float[Tensor, "B K"]
-    ) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"]]:
-        """The ranks of the captions to follow, and their places among all.
+    def choose(self, ranks: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
+        """The places of the captions to follow, the best first.
 
         Args:
-            ranks: of the `continuations`, then of the N ended captions; minus infinity for none.
+            ranks: of the N best continued captions of each bank, then of the N ended ones; minus
+                infinity for none.
         """
-        best, places = ranks.topk(self.width)
-        return best, places
+        return ranks.topk(self.width).indices

@@ -4,7 +4,7 @@ Shapes: B images, N captions per image, V vocabulary, t words so far, S states, 
 continuations and ended captions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -14,10 +14,8 @@ from torch import Tensor
 
 from captioning.data.vocabulary import EOS, PAD
 from captioning.errors import InputError
-from captioning.models.decoder import Step
-from captioning.search.beam import BeamSearch, Continuations
-from captioning.search.hypotheses import Hypotheses
-from captioning.search.search import generable_log_probs
+from captioning.search.beam import BeamSearch
+from captioning.search.search import Decoded
 
 Phrase = tuple[int, ...]
 """The ids of words that follow each other."""
@@ -61,7 +59,9 @@ class ConstrainedBeamSearch(BeamSearch):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.automaton = Automaton(self.avoid, self.must_say)
-        needed = len(self.begin) + self.automaton.needed_after(tuple(self.begin))
+        begin = torch.tensor([[self.begin]], dtype=torch.long)
+        known = 1 + max((*self.automaton.symbols.tolist(), *self.begin))
+        needed = len(self.begin) + self.automaton.read(begin, known)[0].item()
         if needed == inf:
             raise InputError("words that must be said have words to avoid; drop either of them")
         if needed > self.max_length:
@@ -70,10 +70,11 @@ class ConstrainedBeamSearch(BeamSearch):
                 f"{self.max_length}; allow longer captions"
             )
 
-    def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
-        """The `width` best next words of each bank, bank 0 last."""
-        tokens, log_probs = hypotheses.tokens, generable_log_probs(step.logits)
-        vocabulary, now = log_probs.shape[2], tokens.shape[2]
+    def gains(
+        self, decoded: Decoded, log_probs: Float[Tensor, "B N V"]
+    ) -> Iterable[Float[Tensor, "B N V"]]:
+        """The log probabilities of the words that lead to each bank, bank 0 last."""
+        tokens, vocabulary, now = decoded.tokens, log_probs.shape[2], decoded.tokens.shape[2]
         before, needed = self.automaton.read(tokens, vocabulary)
         required = needed < before[:, :, None]
         if now < len(self.begin):
@@ -84,16 +85,10 @@ class ConstrainedBeamSearch(BeamSearch):
         self.forbid(allowed, tokens)
         # What the constraints ask for comes before the other limits.
         allowed = torch.where(required, log_probs, allowed)
-        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)[:, :, None] + allowed
-        banks = (
-            Continuations.best(totals.masked_fill(needed != bank, -inf), allowed, self.width)
-            for bank in reversed(range(self.automaton.banks))
-        )
-        return Continuations(*(torch.cat(parts, dim=1) for parts in zip(*banks, strict=True)))
+        banks = reversed(range(self.automaton.banks))
+        return (allowed.masked_fill(needed != bank, -inf) for bank in banks)
 
-    def choose(
-        self, ranks: Float[Tensor, "B K"]
-    ) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"]]:
+    def choose(self, ranks: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
         """The captions that the banks choose in turns; ended captions are in bank 0."""
         n = self.width
         places = torch.arange(ranks.shape[1], device=ranks.device).expand_as(ranks)
@@ -101,8 +96,7 @@ class ConstrainedBeamSearch(BeamSearch):
         banks = torch.cat([places[:, : -2 * n], of_bank_0], dim=1).unflatten(1, (-1, n))
         turns = banks.flip(1).transpose(1, 2).flatten(1)
         are_missing = ranks.gather(1, turns).isneginf().int()
-        chosen = turns.gather(1, are_missing.argsort(dim=1, stable=True)[:, :n])
-        return ranks.gather(1, chosen), chosen
+        return turns.gather(1, are_missing.argsort(dim=1, stable=True)[:, :n])
 
 
 class Automaton:
@@ -156,12 +150,6 @@ class Automaton:
         if self.avoid.intersection(ends):
             return None
         return missing.difference(ends), next(each for each in ends if each in self.beginnings)
-
-    def needed_after(self, words: Phrase) -> float:
-        """How many words a caption needs after these words."""
-        tokens = torch.tensor([[words]], dtype=torch.long)
-        needed, _ = self.read(tokens, 1 + max((*self.symbols.tolist(), *words)))
-        return needed.item()
 
     def read(
         self, tokens: Int[Tensor, "B N t"], vocabulary: int

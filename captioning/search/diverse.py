@@ -3,8 +3,9 @@
 Shapes: B images, G groups, N captions per group, T words, V vocabulary.
 """
 
+from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import torch
@@ -14,9 +15,8 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.search.beam import BeamSearch, Continuations
-from captioning.search.hypotheses import Hypotheses
-from captioning.search.search import Decoded, generable_log_probs
+from captioning.search.beam import BeamSearch
+from captioning.search.search import Decoded
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,13 +50,15 @@ class DiverseBeamSearch(BeamSearch):
         ]
         longest = max(decoded.tokens.shape[2] for decoded in found)
         best: list[Decoded] = []
-        for decoded in found:
-            missing = longest - decoded.tokens.shape[2]
-            tokens, scores = F.pad(decoded.tokens, (0, missing), value=PAD), decoded.scores
+        for tokens, log_probs, weights, scores in found:
+            missing = longest - tokens.shape[2]
+            tokens, log_probs = (
+                F.pad(tokens, (0, missing), value=PAD),
+                F.pad(log_probs, (0, missing)),
+            )
             for earlier in best:
                 scores = scores.masked_fill((tokens == earlier.tokens).all(dim=2), -inf)
-            log_probs = F.pad(decoded.log_probs, (0, missing))
-            weights = F.pad(decoded.weights, (0, 0, 0, missing))
+            weights = F.pad(weights, (0, 0, 0, missing))
             best.append(Decoded(tokens, log_probs, weights, scores).best(1))
         together = Decoded(*(torch.cat(parts, dim=1) for parts in zip(*best, strict=True)))
         lengths = (together.tokens != PAD).sum(dim=2)
@@ -64,30 +66,27 @@ class DiverseBeamSearch(BeamSearch):
         own = own.masked_fill(together.scores.isneginf(), -inf)
         return together._replace(scores=own).best()
 
-    def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
-        """The best next words of a group's captions, their totals less what the words cost."""
-        log_probs = generable_log_probs(step.logits)
-        self.forbid(log_probs, hypotheses.tokens)
-        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
-        costs = self._costs(hypotheses, log_probs.shape[2])
-        totals = totals[:, :, None] + (log_probs - costs[:, None])
-        return Continuations.best(totals, log_probs, self.width)
+    def gains(
+        self, decoded: Decoded, log_probs: Float[Tensor, "B N V"]
+    ) -> Iterable[Float[Tensor, "B N V"]]:
+        costs = self._costs(decoded, log_probs.shape[2])
+        return [own - costs[:, None] for own in super().gains(decoded, log_probs)]
 
-    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
+    def extend(self, decoded: Decoded, step: Step) -> tuple[Decoded, State]:
         """The best captions of the group, whose words will cost the groups after it."""
-        longer, state = super().extend(hypotheses, step)
-        words, place = longer.tokens[:, :, -1], hypotheses.tokens.shape[2]
-        costs = self._costs(hypotheses, step.logits.shape[2]).gather(1, words)
+        longer, state = super().extend(decoded, step)
+        words, place = longer.tokens[:, :, -1], decoded.tokens.shape[2]
+        costs = self._costs(decoded, step.logits.shape[2]).gather(1, words)
         if place == len(self._said):
             self._said.append(words)
         else:
             self._said[place] = torch.cat([self._said[place], words], dim=1)
-        return replace(longer, totals=longer.totals - costs), state
+        return longer._replace(scores=longer.scores - costs), state
 
-    def _costs(self, hypotheses: Hypotheses, vocabulary: int) -> Float[Tensor, "B V"]:
+    def _costs(self, decoded: Decoded, vocabulary: int) -> Float[Tensor, "B V"]:
         """What each next word costs; nothing for PAD after ended captions."""
-        totals, place = hypotheses.totals, hypotheses.tokens.shape[2]
-        costs = totals.new_zeros(len(totals), vocabulary)
+        place = decoded.tokens.shape[2]
+        costs = decoded.scores.new_zeros(len(decoded.scores), vocabulary)
         if place < len(self._said):
             said = self._said[place]
             each = torch.full_like(said, self.diversity / self.width, dtype=costs.dtype)

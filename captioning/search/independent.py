@@ -1,6 +1,6 @@
 """Searches that extend every caption on its own: greedy search and sampling.
 
-Shapes: B images, N captions per image, r captions of all images, V vocabulary.
+Shapes: B images, N captions per image, T words, V vocabulary.
 """
 
 import zlib
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Memory, State, Step
-from captioning.search.hypotheses import Hypotheses
-from captioning.search.search import Search, generable_log_probs
+from captioning.search.search import Decoded, Search, generable_log_probs
 
 
 class IndependentSearch(Search):
@@ -28,18 +27,18 @@ class IndependentSearch(Search):
     def choose(self, log_probs: Float[Tensor, "B N V"], place: int) -> Int[Tensor, "B N"]:
         """The word of every caption in this place, from 0."""
 
-    def start(self, memory: Memory) -> Hypotheses:
-        return Hypotheses.empty(memory, self.captions)
+    def start(self, memory: Memory) -> Decoded:
+        return Decoded.empty(memory, self.captions)
 
-    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
+    def extend(self, decoded: Decoded, step: Step) -> tuple[Decoded, State]:
         """Every caption with its next word; PAD if it has ended."""
         log_probs = generable_log_probs(step.logits)
-        self.forbid(log_probs, hypotheses.tokens)
-        words = self.choose(log_probs, hypotheses.tokens.shape[2])
+        self.forbid(log_probs, decoded.tokens)
+        words = self.choose(log_probs, decoded.tokens.shape[2])
         own = log_probs.gather(2, words[:, :, None]).squeeze(2)
-        ended = hypotheses.finished
+        ended = decoded.finished
         words, own = words.masked_fill(ended, PAD), own.masked_fill(ended, 0.0)
-        return hypotheses.extend(words, own, step.weights), step.state
+        return decoded.extended(words, own, step.weights), step.state
 
 
 class Greedy(IndependentSearch):
@@ -101,15 +100,9 @@ class Sampling(IndependentSearch):
         if self._random is None:
             return probabilities.multinomial(1).view(log_probs.shape[:-1])
         self._random = self._random.to(log_probs.device)  # once, not at every word
-        return _drawn(probabilities, self._random[..., place].flatten()).view(log_probs.shape[:-1])
-
-
-def _drawn(probabilities: Float[Tensor, "r V"], draw: Float[Tensor, "r"]) -> Int[Tensor, "r"]:
-    """The word of each row in whose share of the total probability the random number lies.
-
-    Words keep the vocabulary's order, so that probabilities which differ in their last digits, as
-    those of kernels do, hardly ever give another word.
-    """
-    ends = probabilities.cumsum(dim=-1)
-    places = ends[:, -1:] * draw[:, None].clamp(max=1 - 2**-20)  # not rounded up to the end
-    return torch.searchsorted(ends, places, right=True)[:, 0]
+        # The word in whose share of the total probability the random number lies. Words keep the
+        # vocabulary's order, so that probabilities which differ in their last digits, as those of
+        # kernels do, hardly ever give another word.
+        ends, draws = probabilities.cumsum(dim=-1), self._random[..., place].flatten()
+        places = ends[:, -1:] * draws[:, None].clamp(max=1 - 2**-20)  # not rounded up to the end
+        return torch.searchsorted(ends, places, right=True).view(log_probs.shape[:-1])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,7 +19,6 @@ from captioning.configurable import Configurable
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.search.hypotheses import Hypotheses, take_along_captions
 
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
@@ -29,14 +28,14 @@ CANDIDATES = 50
 
 
 class Decoded(NamedTuple):
-    """The captions that a search found, the best of each image first.
+    """The captions of each image that a search follows and, in the end, returns, the best first.
 
     Attributes:
         tokens: words and EOS, then PAD. A caption without EOS fills all T.
         log_probs: of each token; zero at PAD.
-        weights: attention for each token; zero at PAD.
-        scores: a caption's total log probability divided by its length (EOS included) to the power
-            of the length penalty; minus infinity for a beam that could not be filled.
+        weights: attention for each token; zero at PAD of returned captions.
+        scores: a caption's total log probability; of returned captions divided by its length (EOS
+            included) to the power of the length penalty. Minus infinity for an empty beam.
     """
 
     tokens: Int[Tensor, "B N T"]
@@ -44,10 +43,55 @@ class Decoded(NamedTuple):
     weights: Float[Tensor, "B N T L"]
     scores: Float[Tensor, "B N"]
 
+    @classmethod
+    def empty(cls, memory: Memory, n: int) -> "Decoded":
+        """N captions per image without any word."""
+        new, images = memory.annotations.new_zeros, len(memory.annotations)
+        return cls(
+            tokens=new((images, n, 0), dtype=torch.long),
+            log_probs=new((images, n, 0), dtype=torch.float),
+            weights=new((images, n, 0, 1), dtype=torch.float),
+            scores=new((images, n), dtype=torch.float),
+        )
+
+    @property
+    def finished(self) -> Bool[Tensor, "B N"]:
+        """Whether a caption has ended."""
+        return (self.tokens == EOS).any(dim=2)
+
+    def extended(
+        self,
+        tokens: Int[Tensor, "B N"],
+        log_probs: Float[Tensor, "B N"],
+        weights: Float[Tensor, "B N L"],
+        parents: Int[Tensor, "B N"] | None = None,
+    ) -> "Decoded":
+        """The captions, or those with the indices `parents`, followed by one more token."""
+        # An ensemble's weights are of the finest grid, known only now.
+        before = self._replace(weights=self.weights.expand(-1, -1, -1, weights.shape[2]))
+        if parents is not None:
+            before = Decoded(*(take_along_captions(part, parents) for part in before))
+        return Decoded(
+            torch.cat([before.tokens, tokens[:, :, None]], dim=2),
+            torch.cat([before.log_probs, log_probs[:, :, None]], dim=2),
+            torch.cat([before.weights, weights[:, :, None]], dim=2),
+            before.scores + log_probs,
+        )
+
     def best(self, most: int | None = None) -> "Decoded":
         """The captions of each image with the highest scores, the best first."""
         order = self.scores.argsort(dim=1, descending=True, stable=True)
         return Decoded(*(take_along_captions(part, order)[:, :most] for part in self))
+
+
+def take_along_captions(
+    part: Shaped[Tensor, "B N *X"], places: Int[Tensor, "B N"]
+) -> Shaped[Tensor, "B N *X"]:
+    """The captions of each image with these indices."""
+    images, captions = places.shape
+    rows = (places + captions * torch.arange(images, device=places.device)[:, None]).flatten()
+    # Much faster than `gather`, which copies number by number.
+    return part.flatten(0, 1).index_select(0, rows).view_as(part)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -87,17 +131,21 @@ class Search(Configurable):
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory, the best first."""
-        hypotheses = self.start(memory)
-        state = decoder.start(memory, hypotheses.tokens.shape[1])
+        decoded = self.start(memory)
+        state = decoder.start(memory, decoded.tokens.shape[1])
+        last = torch.where(decoded.scores.isneginf(), PAD, BOS)
         for _ in range(self.max_length):
-            step = decoder.step(hypotheses.last, state, memory)
-            hypotheses, state = self.extend(hypotheses, step)
-            if hypotheses.finished.all():
+            decoded, state = self.extend(decoded, decoder.step(last, state, memory))
+            finished = decoded.finished
+            if finished.all():
                 break
-        lengths = (hypotheses.tokens != PAD).sum(dim=2).clamp(min=1)  # EOS included
-        scores = hypotheses.totals / lengths**self.length_penalty
-        weights = hypotheses.weights.masked_fill((hypotheses.tokens == PAD)[..., None], 0.0)
-        return Decoded(hypotheses.tokens, hypotheses.log_probs, weights, scores).best()
+            last = decoded.tokens[:, :, -1].masked_fill(finished, PAD)
+        are_padding = decoded.tokens == PAD
+        lengths = (~are_padding).sum(dim=2).clamp(min=1)  # EOS included
+        return decoded._replace(
+            weights=decoded.weights.masked_fill(are_padding[..., None], 0.0),
+            scores=decoded.scores / lengths**self.length_penalty,
+        ).best()
 
     def for_images(self, images: Iterable[bytes]) -> "Search":
         """The search for a batch of these images, for searches that draw by them.
@@ -116,11 +164,11 @@ class Search(Configurable):
         return search
 
     @abstractmethod
-    def start(self, memory: Memory) -> Hypotheses:
+    def start(self, memory: Memory) -> Decoded:
         """The captions before their first word."""
 
     @abstractmethod
-    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
+    def extend(self, decoded: Decoded, step: Step) -> tuple[Decoded, State]:
         """The captions with their next word, and the decoder's state for the word after it."""
 
     def forbid(self, log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]) -> None:
