@@ -5,12 +5,12 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers import Problem, reader_for
-from captioning.data.readers.dataset_files import common_end, id_finder
+from captioning.data.readers.dataset_files import ends, id_finder
 from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
 from captioning.data.readers.rows import json_lines, names_photo, rows_of
 from captioning.errors import InputError, reading
@@ -76,36 +76,30 @@ def image_finder(
     longest common path counts. `photos` are names of photos by image id.
     """
     by_id = id_finder(images)
-    by_name: dict[str, list[int | str]] = defaultdict(list)
+    by_end: dict[tuple[str, ...], list[int | str]] = defaultdict(list)
     for image, name in photos.items():
-        by_name[_stem(name)].append(image)
+        for end in ends(_bare(name)):
+            by_end[end].append(image)
     # The ids themselves may be file names, whose suffix others leave out.
-    stems = {_stem(str(image)): image for image in images if names_photo(image)}
+    files = filter(names_photo, images)
+    stems: dict[Any, int | str] = {PureWindowsPath(_bare(str(name))).name: name for name in files}
     by_stem = id_finder(stems if len(stems) == len(images) else ())
 
     def find(sought: int | str) -> int | str | None:
         if (known := by_id(sought)) is not None:
             return known
         if not names_photo(sought):
-            stem = by_stem(sought)
-            return None if stem is None else stems[str(stem)]
-        by_length = defaultdict(list)
-        for image in by_name.get(_stem(str(sought)), ()):
-            by_length[common_end(_parts(str(sought)), _parts(photos[image]))].append(image)
-        best = by_length[max(by_length, default=0)]
-        return best[0] if len(best) == 1 else None
+            return stems.get(by_stem(sought))
+        found = next((by_end[end] for end in ends(_bare(str(sought))) if end in by_end), [])
+        return found[0] if len(found) == 1 else None
 
     return find
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    return PurePosixPath(name.replace("\\", "/")).parts
-
-
-def _stem(name: str) -> str:
-    """The last part of a path, without the suffix of a photo."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
+def _bare(name: str) -> str:
+    """The name without the suffix of a photo."""
+    path = Path(name)
+    return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else name
 
 
 def read_results(path: str | Path) -> Captions:

@@ -5,9 +5,8 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path, PureWindowsPath
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
@@ -100,14 +99,13 @@ def find_images(
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
     for folder in existing:
-        exact = {name for name in names if os.path.isfile(folder / name)}  # noqa: PTH113 - long ones
-        if exact or not names:
-            found = {name: folder / name for name in exact}
+        isfile = os.path.isfile  # a Path raises if a name is too long
+        if exact := {name: folder / name for name in names if isfile(folder / name)}:
             missing = [name for name in dict.fromkeys(names) if name not in exact]
-            found |= _similar(missing, folder, set(found.values()), split, whole=True)
+            found = exact | _similar(missing, folder, split, set(exact.values()))
             return [found.get(name, folder / name) for name in names]
     for folder in existing:
-        if found := _similar(dict.fromkeys(names), folder, set(), split, whole=False):
+        if found := _similar(names, folder, split):
             return [found.get(name, folder / name) for name in names]
     if names and required:
         example = str(folders[0] / names[0])[:200]
@@ -139,46 +137,42 @@ def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | N
     return find
 
 
-def common_end(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of last parts that two paths share, whatever their case."""
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return len(list(takewhile(lambda pair: _plain(pair[0]) == _plain(pair[1]), pairs)))
+def ends(path: str) -> list[tuple[str, ...]]:
+    """The parts of a path, all, without the first and so on, whatever their case and Unicode form.
+
+    macOS writes an accent as a letter of its own.
+    """
+    plain = unicodedata.normalize("NFC", path).casefold().replace("\\", "/")
+    parts = [part for part in plain.split("/") if part not in ("", ".")]
+    return [tuple(parts[first:]) for first in range(len(parts))]
 
 
 def _similar(
-    names: Iterable[str], folder: Path, taken: set[Path], split: str | None, whole: bool
+    names: Iterable[str], folder: Path, split: str | None, taken: Collection[Path] = ()
 ) -> dict[str, Path]:
-    """The one file below a folder that each name fits, if `whole` in all parts of its path.
+    """The one file below a folder with most last parts of each name, or with all if any is taken.
 
-    Names without such a file are left out, files that are `taken`, and folders of other splits.
+    Names without such a file are left out, files that are taken, and folders of other splits.
     """
     if not names:
         return {}
-    files: dict[str, list[Path]] = defaultdict(list)  # by file name, with and without its suffix
+    most = 1 if taken else None
+    files: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     others = set(SPLITS) - {split} if split in SPLITS else set()
     for parent, inside, found in walk(folder):
         inside[:] = [name for name in inside if split_in(name) not in others]
         for path in (parent / name for name in found):
-            files[_plain(path.name)].append(path)
-            if path.suffix.lower() in IMAGE_SUFFIXES:
-                files[_plain(path.stem)].append(path)
+            below = path.relative_to(folder)
+            is_image = path.suffix.lower() in IMAGE_SUFFIXES
+            for form in [below, below.with_suffix("")] if is_image else [below]:
+                for end in ends(str(form))[:most]:
+                    files[end].append(path)
     fitting = {}
     for name in names:
-        parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
-        by_length: dict[int, list[Path]] = defaultdict(list)
-        for path in files.get(_plain(parts[-1]), ()) if parts else ():
-            above = path.relative_to(folder).parts[:-1]
-            length = common_end(parts[:-1], above)
-            if not whole or length == len(above) == len(parts) - 1:
-                by_length[length].append(path)
-        candidates = by_length[max(by_length, default=0)]
-        candidates = [path for path in candidates if path.name == parts[-1]] or candidates
+        candidates = next((files[end] for end in ends(name)[:most] if end in files), [])
+        if len(candidates) > 1:
+            candidates = [path for path in candidates if path.name == PureWindowsPath(name).name]
         if len(candidates) == 1:
             fitting[name] = candidates[0]
     counts = Counter(fitting.values())
     return {n: path for n, path in fitting.items() if counts[path] == 1 and path not in taken}
-
-
-def _plain(name: str) -> str:
-    """A name without case, in one Unicode form: macOS writes an accent as a letter of its own."""
-    return unicodedata.normalize("NFC", name).casefold()
