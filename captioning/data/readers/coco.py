@@ -1,9 +1,7 @@
 """The JSON formats of COCO (captions, boxes, masks) and of Karpathy's splits."""
 
 from collections import defaultdict
-from dataclasses import replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -73,50 +71,43 @@ class Coco(Reader):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a file; train and val if the one file is of no split."""
-        return super().splits if self._is_single else files.in_order(self._files)
+        return super().splits if "" in self._files else files.in_order(self._files)
 
     @cached_property
     def _files(self) -> dict[str, Path]:
+        """The file of each split; under "", a single one whose name has no split."""
         folder, pattern = self.annotations, f"{CAPTIONS}*{self.year or ''}.json"
-        found = defaultdict(list)
-        for file in sorted((folder or self.root / "annotations").glob(pattern)):
-            name = file.stem.removeprefix(CAPTIONS)
-            found[files.split_name(name.rstrip("0123456789") or name)].append(file)
-        if not found and self.year is None:
-            for file in files.json_files(folder or self.root, *KEYS):
-                found[files.split_in(file.stem) or file.stem].append(file)
-        if not found:
+        its = sorted((folder or self.root / "annotations").glob(pattern))
+        names = [file.stem.removeprefix(CAPTIONS) for file in its]
+        splits = [files.split_name(name.rstrip("0123456789") or name) for name in names]
+        if not its and self.year is None:
+            its = files.json_files(folder or self.root, *KEYS)
+            names = [file.stem for file in its]
+            splits = [files.split_in(name) or name for name in names]
+            if len(its) == 1 and files.split_in(names[0]) is None:
+                return {"": its[0]}
+        if not its:
             raise InputError(f"{folder or self.root}: no {pattern} here; give its folder")
-        return {
-            split if len(its) == 1 else file.stem.removeprefix(CAPTIONS): file
-            for split, its in found.items()
-            for file in its
-        }
-
-    @property
-    def _is_single(self) -> bool:
-        names = [file.stem for file in self._files.values()]
-        return list(self._files) == names and [files.split_in(name) for name in names] == [None]
+        found = zip(splits, names, its, strict=True)
+        return {split if splits.count(split) == 1 else name: file for split, name, file in found}
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        [file] = self._files.values()
-        return self._divided({"": self._of(file, None, problems)}) or {"train": []}
+        return self._divided({"": self._of("", problems)}) or {"train": []}
 
     def _load(self, split: str) -> Contents:
-        if self._is_single:
+        if "" in self._files:
             return super()._load(split)
         problems: list[Problem] = []
-        return Contents(self._of(self._files[split], split, problems), problems)
+        return Contents(self._of(split, problems), problems)
 
-    def _of(self, file: Path, split: str | None, problems: list[Problem]) -> list[Record]:
-        dataset = read_json(file)
+    def _of(self, split: str, problems: list[Problem]) -> list[Record]:
+        file = self._files[split]
+        dataset, release = read_json(file), file.stem.removeprefix(CAPTIONS)
         with reading(f"{file}: not COCO's captions"):
             rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
-            images = [] if self.captions_only else field(dataset, "images", list)
-        if self.captions_only and isinstance(dataset.get("images"), list):
-            # Names of photos may be missing.
-            images = [{"file_name": ""} | each for each in dataset["images"]]
-        names = dict(parsed(numbered(f"{file}: image", images), _image, problems))
+            dataset = {"images": []} | dataset if self.captions_only else dataset
+            images = numbered(f"{file}: image", field(dataset, "images", list))
+        names = dict(parsed(images, self._image, problems))
         find = files.id_finder(names)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
         for image_id, caption in filter(None, parsed(rows, _caption, problems)):
@@ -126,7 +117,6 @@ class Coco(Reader):
             else:
                 place = f"image id {image_id} in {file.name}"
                 problems.append(Problem("captions of images that are not listed", place))
-        release = file.stem.removeprefix(CAPTIONS)
         objects: dict[int | str | None, list[ImageObject]] = defaultdict(list)
         instances = file.with_name(f"instances_{release}.json")
         if self.objects and instances.exists():
@@ -134,15 +124,19 @@ class Coco(Reader):
                 objects[find(image_id)].append(thing)
         split = files.split_in(release) or split
         bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
-        parts = dict.fromkeys(filter(None, (release, split)))
-        folders = [base / part for base, part in product(bases, parts)]
+        folders = [base / part for base in bases for part in (release, split) if part]
         folders += files.folders_of(split, bases) if split else []
         folders += files.photo_folders(*reversed(bases))
-        found = [Row(names.get(its, ""), texts, None, its) for its, texts in captions.items()]
+        photos = self._photos([names.get(each, "") for each in captions], file, folders, split)
         return [
-            replace(record, objects=tuple(objects.get(record.image_id, ())))
-            for record in self._records(found, file, folders, split=split)[""]
+            Record(photo, image_id, tuple(texts), tuple(objects[image_id]))
+            for photo, (image_id, texts) in zip(photos, captions.items(), strict=True)
         ]
+
+    def _image(self, entry: Any) -> tuple[int | str, str]:
+        image_id = field(entry, "id", int, str)
+        entry = {"file_name": ""} | entry if self.captions_only else entry
+        return image_id, field(entry, "file_name", str)
 
 
 class Karpathy(Reader):
@@ -165,9 +159,7 @@ class Karpathy(Reader):
         return bool(files.json_files(root, *KARPATHY_KEYS))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        found = [self.root]
-        if self.root.is_dir():
-            found = files.json_files(self.root, *KARPATHY_KEYS)
+        found = files.json_files(self.root, *KARPATHY_KEYS) if self.root.is_dir() else [self.root]
         if len(found) != 1:
             held = listed(file.name for file in found)
             raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
@@ -184,10 +176,6 @@ class Karpathy(Reader):
         image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
         photo = f"{field(image, 'filepath', str)}/{name}" if name and "filepath" in image else name
         return Row(photo, captions, files.split_name(field(image, "split", str)), image_id)
-
-
-def _image(entry: Any) -> tuple[int | str, str]:
-    return field(entry, "id", int, str), field(entry, "file_name", str)
 
 
 def _caption(entry: Any) -> tuple[int | str, str] | None:

@@ -160,27 +160,25 @@ class Reader:
                 problems.append(Problem("images without captions", str(record.image)))
         return Contents(records, problems)
 
-    def _records(
-        self, rows: Iterable[Row], source: Path, folders: Sequence[Path] = (), **options: Any
-    ) -> dict[str, list[Record]]:
+    def _records(self, rows: Iterable[Row], source: Path, *options: Any) -> dict[str, list[Record]]:
         """The records of each split, those of no split under ""; see `find_images` for photos."""
         captions: dict[tuple[str, str, int | str], list[str]] = defaultdict(list)
         for row in rows:
             captions[row.split or "", row.name, row.image_id].extend(row.captions)
         names = list(dict.fromkeys(name for _, name, _ in captions))
-        paths = dict(zip(names, self._photos(names, source, folders, **options), strict=True))
+        paths = dict(zip(names, self._photos(names, source, *options), strict=True))
         records: dict[str, list[Record]] = defaultdict(list)
         for (split, name, image_id), texts in captions.items():
             records[split].append(Record(paths[name], image_id, tuple(texts)))
         return records
 
     def _photos(
-        self, names: list[str], source: Path, folders: Sequence[Path] = (), **options: Any
+        self, names: list[str], source: Path, folders: Sequence[Path] = (), *options: Any
     ) -> list[Path]:
         if self.captions_only:
             return list(map(Path, names))
         usual = [self.images] if self.images else files.photo_folders(source.parent, self.folder)
-        return files.find_images(names, folders or usual, source, **options)
+        return files.find_images(names, folders or usual, source, *options)
 
     def _divided(self, records: dict[str, list[Record]]) -> dict[str, list[Record]]:
         """The records with those of no split in train and val.

@@ -100,7 +100,7 @@ class CaptionTable(Reader):
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != self.folder else None
         folders[1:1] = files.folders_of(split, folders[:1]) if split else []
-        return self._records(rows, file, folders, split=theirs, required=False)
+        return self._records(rows, file, folders, theirs, False)
 
 
 class PhotoShards(CaptionTable):
@@ -129,7 +129,7 @@ class PhotoShards(CaptionTable):
     def _tables(self) -> list[Path]:
         return shards_in(self.root)
 
-    def _photos(self, names: list[str], source: Path, *_: Any, **__: Any) -> list[Path]:
+    def _photos(self, names: list[str], source: Path, *_: Any) -> list[Path]:
         if self.images is not None:
             raise InputError(f"{source}: has its photos inside; omit the folder of the images")
         return [source.parent / name for name in names]
