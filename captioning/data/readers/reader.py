@@ -209,26 +209,20 @@ def _originals(photos: dict[str, Path]) -> dict[str, str]:
     """The id of the photo that each is a copy of, by its bytes or its name, or its own id."""
     by_name, by_size, by_content = (defaultdict[Any, list[str]](list) for _ in range(3))
     for name, photo in photos.items():
+        by_name[COPY.sub("", name)].append(name)
         by_size[photo_size(photo)].append(name)
-        if (bare := COPY.sub("", name)) != name and bare in photos:
-            by_name[bare].append(name)
+    found = {name: name for name in photos}
+    for bare, names in by_name.items():
+        if bare in photos and len(names) <= 1 + MOST_COPIES:
+            found |= dict.fromkeys(names, bare)
     by_size.pop(None, None)
     for name in (name for names in by_size.values() if names[1:] for name in names):
         with suppress(InputError):  # whoever reads the photo says why it cannot be read
-            by_content[photo_hash(photos[name])].append(name)
-    same = [[bare, *names] for bare, names in by_name.items() if len(names) <= MOST_COPIES]
-    first: dict[str, str] = {}
-
-    def original(name: str) -> str:
-        while name in first:
-            name = first[name]
-        return name
-
-    for names in (*same, *by_content.values()):
-        group = set(map(original, names))
-        kept = min(group, key=lambda name: (len(name), name))
-        first |= dict.fromkeys(group - {kept}, kept)
-    found = {name: original(name) for name in photos}
+            by_content[photo_hash(photos[name])].append(found[name])
+    first = {}
+    for names in by_content.values():
+        first |= dict.fromkeys(names, min(names, key=lambda name: (len(name), name)))
+    found = {name: first.get(bare, bare) for name, bare in found.items()}
     return found if len(set(found.values())) > 1 else {name: name for name in photos}
 
 

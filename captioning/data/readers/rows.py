@@ -47,25 +47,21 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
         InputError: the file cannot be read, or it is not clear which column has photos or captions.
     """
     faults: list[Problem] = []
-    entries = list(_entries(file, faults))
+    found: Iterator[tuple[str, Any]]
+    if is_shard(file):
+        found = ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
+    elif file.suffix.lower() == ".jsonl":
+        found = json_lines(file, text_of(file), faults)
+    else:
+        found = _json_rows(file) if file.suffix.lower() == ".json" else _csv_rows(file, faults)
+    entries = list(found)
     if not entries:
         advice = f"{file}: no captions; add rows of file_name and caption"
         raise InputError(faults[0].name if faults else advice)
     columns = _columns(file, [e for _, e in entries if isinstance(e, dict)], caption_column)
-    found = parsed(entries, partial(_rows, *columns), faults)
-    rows = [row for several in found for row in several]
+    rows = [row for several in parsed(entries, partial(_rows, *columns), faults) for row in several]
     problems += faults
     return rows
-
-
-def _entries(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
-    """The place of each row and its values by column."""
-    suffix = file.suffix.lower()
-    if is_shard(file):
-        return ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
-    if suffix == ".jsonl":
-        return json_lines(file, text_of(file), problems)
-    return _json_rows(file) if suffix == ".json" else _csv_rows(file, problems)
 
 
 def names_photo(value: object) -> bool:
@@ -187,18 +183,17 @@ def _columns(
             raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
         return image, [column], split
     usual = [called[n] for n in CAPTION_COLUMNS if called.get(n, image) != image]
-    if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:
-        return image, usual[:1], split
-    if several := [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]:
-        return image, several, split
-    captions = usual or [
+    is_clear = bool(usual) and column_name(usual[0]) in CAPTION_COLUMNS[:2]
+    several = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
+    others = [
         name
         for name in names
         if name not in ("", image, split) and column_name(name) not in IMAGE_COLUMNS
         if not column_name(name).endswith("id")
         if any(isinstance(v, str) and not NOT_CAPTIONS.fullmatch(v) for v in values[name])
     ]
-    if len(captions) != 1:
+    captions = usual[:1] if is_clear else several or usual or others
+    if len(captions) != 1 and captions != several:
         raise InputError(
             f"{file}: no column is clearly that of the captions; {has}; name it by "
             "--caption-column (in a configuration, the reader's caption_column)"

@@ -11,7 +11,7 @@ from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shards_in
 from captioning.data.readers import dataset_files as files
 from captioning.data.readers.dataset_files import SPLITS, split_in, split_name
-from captioning.data.readers.reader import Problem, Reader, listed
+from captioning.data.readers.reader import Problem, Reader, Row, listed
 from captioning.data.readers.rows import has_columns, names_photo, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
@@ -70,7 +70,20 @@ class CaptionTable(Reader):
             splits = [None] * len(tables)
         records: defaultdict[str, list[Record]] = defaultdict(list)
         for file, split in zip(tables, splits, strict=True):
-            for part, its in self._of_table(file, split, problems).items():
+            below = file.parent.relative_to(self.folder)
+            rows = [
+                row._replace(split=row.split or split, image_id=(below / row.name).as_posix())
+                for row in rows_of(file, problems, self.caption_column)
+            ]
+            if file.name in METADATA and not any(row.split for row in rows):
+                rows = _by_folder(rows)
+            folders = files.photo_folders(file.parent, self.folder)
+            if self.images is not None:
+                folders = [self.images / below, self.images]
+            # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
+            theirs = split if file.parent != self.folder else None
+            folders[1:1] = files.folders_of(split, folders[:1]) if split else []
+            for part, its in self._records(rows, file, folders, theirs, False).items():
                 records[part] += its
         return self._divided(records)
 
@@ -80,27 +93,6 @@ class CaptionTable(Reader):
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
             raise InputError(f"{self.root}: holds {listed(names)}; give the path of one of them")
         return found
-
-    def _of_table(
-        self, file: Path, split: str | None, problems: list[Problem]
-    ) -> dict[str, list[Record]]:
-        rows = rows_of(file, problems, self.caption_column)
-        below = file.parent.relative_to(self.folder)
-        parts: list[str] | list[str | None] = [split] * len(rows)
-        if file.name in METADATA and not any(row.split for row in rows):
-            tops = [split_name(row.name.partition("/")[0]) for row in rows]
-            parts = tops if set(tops) <= set(SPLITS) and len(set(tops)) > 1 else parts
-        rows = [
-            row._replace(split=row.split or part, image_id=(below / row.name).as_posix())
-            for row, part in zip(rows, parts, strict=True)
-        ]
-        folders = files.photo_folders(file.parent, self.folder)
-        if self.images is not None:
-            folders = [self.images / below, self.images]
-        # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
-        theirs = split if file.parent != self.folder else None
-        folders[1:1] = files.folders_of(split, folders[:1]) if split else []
-        return self._records(rows, file, folders, theirs, False)
 
 
 class PhotoShards(CaptionTable):
@@ -152,20 +144,24 @@ class Sidecar(Reader):
         return any(text is not None for _, text in _pairs(root))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        folder = self.root if self.images is None else self.images
-        splits: dict[str, list[Record]] = defaultdict(list)
+        folder, rows = self.images or self.root, []
         for photo, text in _pairs(folder):
-            lines = () if text is None else text_of(text).splitlines()
-            name = photo.relative_to(folder)
-            record = Record(photo, name.as_posix(), tuple(filter(None, map(str.strip, lines))))
-            splits[split_name(name.parts[0]) if name.parts[1:] else ""].append(record)
-        records = [record for its in splits.values() for record in its]
-        if not any(record.captions for record in records):
+            lines = () if text is None else map(str.strip, text_of(text).splitlines())
+            name = photo.relative_to(folder).as_posix()
+            rows.append(Row(name, list(filter(None, lines)), None, name))
+        if not any(row.captions for row in rows):
             raise InputError(
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
             )
-        is_named = set(splits) <= set(SPLITS) and set(splits) != {"train"}
-        return splits if is_named else self._divided({"": records})
+        return self._divided(self._records(_by_folder(rows), folder, [folder]))
+
+
+def _by_folder(rows: list[Row]) -> list[Row]:
+    """The rows with their uppermost folders as splits, if all are splits and some not train."""
+    tops = [split_name(row.name.partition("/")[0]) for row in rows]
+    if not set(tops) <= set(SPLITS) or set(tops) == {"train"}:
+        return rows
+    return [row._replace(split=top) for row, top in zip(rows, tops, strict=True)]
 
 
 def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
