@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def save_grounding(
 
 def draw_scores(report: GroundingReport) -> Figure:
     """A panel per measure: bars with intervals for the model, markers for the baselines."""
-    groups = [report.all, *report.words[:WORDS]]
+    words, groups = zip(("all", report), *islice(report.words.items(), WORDS), strict=True)
     places = np.arange(len(groups))
     figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
     panels = figure.subplots(1, len(MEASURES), sharey=True)
@@ -71,7 +72,9 @@ def draw_scores(report: GroundingReport) -> Figure:
         axes.set(xlim=(0, 1), title=measure)
         axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
         axes.spines[["top", "right"]].set_visible(False)
-    names, families = drawable([f"{group.name} ({group.count})" for group in groups])
+    names, families = drawable(
+        [f"{word} ({len(group.mentions)})" for word, group in zip(words, groups, strict=True)]
+    )
     panels[0].set_yticks(places, names, fontfamily=families, parse_math=False)
     panels[0].invert_yaxis()
     shown = panels[0].get_legend_handles_labels()

@@ -201,10 +201,8 @@ def log_grounding(
     options = wandb_options(config)
     if not options:
         return
-    names = list(report.all.scores)
-    rows = [
-        [group.name, group.count, *map(group.value, names)] for group in (report.all, *report.words)
-    ]
+    names, groups = list(report.scores), {"all": report} | report.words
+    rows = [[word, len(group.mentions), *map(group.value, names)] for word, group in groups.items()]
     with wandb_within(folder):
         name = folder.absolute().name
         wandb.init(name=name, job_type="grounding", dir=folder, **options).log(

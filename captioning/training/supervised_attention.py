@@ -17,7 +17,7 @@ from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, Mention, categories, named_by_people
-from captioning.evaluation.grounding.targets import Area
+from captioning.evaluation.grounding.targets import Area, cell_edges
 from captioning.models import Model
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
@@ -126,8 +126,8 @@ def box_shares(
 ) -> Float[np.ndarray, " L"] | None:
     """How much of each region the boxes cover, scaled to sum one; None if no box is in view."""
     down, right = offset
-    moved = down, -right if seen.is_mirrored else right
-    each = [Area.of_boxes([thing.box]).shares(seen.crop, grid, moved) for thing in objects]
+    cells = cell_edges(seen.crop, grid, (down, -right if seen.is_mirrored else right))
+    each = [Area.of_boxes([thing.box]).shares(cells) for thing in objects]
     covered = np.sum(each, axis=0).clip(max=1.0)  # 1 where boxes overlap, too
     shares: Float[np.ndarray, " L"] = (covered[:, ::-1] if seen.is_mirrored else covered).flatten()
     return shares / shares.sum() if shares.any() else None

@@ -7,7 +7,7 @@ bootstrap over images.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from captioning.evaluation.grounding.mentions import (
     CENTRED,
     FAITHFULNESS,
     KINDS,
+    OFF_MIDDLE,
     SIGMA,
     GroundedMention,
     named,
@@ -48,29 +49,6 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
-    """The scores of all mentions, of one word's, or of one kind of object, by their names."""
-
-    name: str
-    count: int  # of mentions
-    scores: dict[str, Estimate]
-
-    @classmethod
-    def of(cls, name: str, mentions: Sequence[GroundedMention]) -> "Group":
-        """The group of these mentions."""
-        return cls(name, len(mentions), with_intervals(_pairs(mentions)) if mentions else {})
-
-    def value(self, name: str, source: str = "model") -> float:
-        """A score without its interval; NaN if undefined, as mass in mask is without masks."""
-        found = self.scores.get(named(name, source))
-        return found.value if found else math.nan
-
-    def as_json(self) -> dict[str, Any]:
-        """The number of mentions, and the scores with their intervals."""
-        return {"mentions": self.count, **_estimates_json(self.scores)}
-
-
-@dataclass(frozen=True)
 class GroundingReport:
     """Grounding, hallucination and faithfulness of a model's captions.
 
@@ -90,23 +68,42 @@ class GroundingReport:
     milliseconds: float = math.nan
 
     @cached_property
-    def all(self) -> Group:
-        """The scores of all mentions."""
-        return Group.of("all", self.mentions)
+    def scores(self) -> dict[str, Estimate]:
+        """The scores of the mentions by name."""
+        if not self.mentions:
+            return {}
+        pairs = _sums(self.mentions, [each.values for each in self.mentions])
+        for mass in ("mass in box", "mass in mask"):
+            if mass in pairs:
+                pairs[f"{mass}, times uniform"] = pairs[mass][0], pairs[f"{mass}, uniform"][0]
+        for measure in ("pointing", "mass in box"):
+            theirs, number = pairs[f"{measure}, Gaussian"]
+            pairs[f"{measure}, minus Gaussian"] = pairs[measure][0] - theirs, number
+        if ATTENDED in pairs:
+            pairs["fall, times the Gaussian's"] = pairs[ATTENDED][0], pairs[CENTRED][0]
+        return with_intervals(pairs)
+
+    def value(self, name: str, source: str = "model") -> float:
+        """A score without its interval; NaN if undefined, as mass in mask is without masks."""
+        found = self.scores.get(named(name, source))
+        return found.value if found else math.nan
 
     @cached_property
-    def kinds(self) -> list[Group]:
-        """The scores of the mentions of each of `KINDS` of objects."""
-        return [Group.of(name, [*filter(kind, self.mentions)]) for name, kind in KINDS.items()]
+    def kinds(self) -> dict[str, "GroundingReport"]:
+        """The reports of the mentions of each of `KINDS` of objects."""
+        return {
+            name: replace(self, mentions=[*filter(kind, self.mentions)])
+            for name, kind in KINDS.items()
+        }
 
     @cached_property
-    def words(self) -> list[Group]:
-        """The scores of each word's mentions, the most frequent word first."""
+    def words(self) -> dict[str, "GroundingReport"]:
+        """The reports of each word's mentions, the most frequent word first."""
         by_word = defaultdict(list)
         for each in self.mentions:
             by_word[each.mention.name].append(each)
         ordered = sorted(by_word.items(), key=lambda item: (-len(item[1]), item[0]))
-        return [Group.of(*item) for item in ordered]
+        return {name: replace(self, mentions=its) for name, its in ordered}
 
     @cached_property
     def hallucination(self) -> dict[str, Estimate]:
@@ -137,11 +134,11 @@ class GroundingReport:
     @property
     def summary(self) -> dict[str, float]:
         """All scores of all mentions, without intervals."""
-        return {name: each.value for name, each in (self.all.scores | self.hallucination).items()}
+        return {name: each.value for name, each in (self.scores | self.hallucination).items()}
 
     def line(self) -> str:
         """The main scores in a line."""
-        scores = self.all.scores | self.hallucination
+        scores = self.scores | self.hallucination
         names = [name for name in ("pointing", "CHAIR-i", "CHAIR-s") if name in scores]
         return "grounding: " + ", ".join(f"{name} {scores[name].text('.3f')}" for name in names)
 
@@ -154,10 +151,10 @@ class GroundingReport:
             "map": self.map_name,
             "interval": LEVEL,
             "settings": {"Gaussian's sigma": SIGMA, "attention hidden": HIDDEN, "draws": DRAWS},
-            "all": self.all.as_json(),
-            "kinds": {group.name: group.as_json() for group in self.kinds},
+            "all": _group_json(self),
+            "kinds": {name: _group_json(group) for name, group in self.kinds.items()},
             "unknown": self.unknown,
-            "words": {group.name: group.as_json() for group in self.words},
+            "words": {name: _group_json(group) for name, group in self.words.items()},
             "hallucination": {
                 **_estimates_json(self.hallucination),
                 "words": dict(absent.most_common()),
@@ -168,6 +165,10 @@ class GroundingReport:
                 for each in self.mentions
             ],
         }
+
+
+def _group_json(group: GroundingReport) -> dict[str, Any]:
+    return {"mentions": len(group.mentions), **_estimates_json(group.scores)}
 
 
 def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str,
     for name, report in reports.items():
         scores = {key: value for key, value in report.as_json().items() if key != "mentions"}
         found[name] = {"milliseconds": report.milliseconds, **scores}
-        if report is not compared and "overall" in report.all.scores:
+        if report is not compared and "overall" in report.scores:
             gains = [
                 {name: one.values[name] - other.values[name] for name in FAITHFULNESS}
                 for one, other in zip(report.mentions, compared.mentions, strict=True)
@@ -199,23 +200,23 @@ def grounding_table(reports: Mapping[str, GroundingReport]) -> str:
     rows: list[tuple[str, ...]] = [(*header, "ms/word")]
     lines = [(printable(name), report, "model", ATTENDED) for name, report in reports.items()]
     lines += [("Gaussian", first, "Gaussian", CENTRED), ("uniform", first, "uniform", "")]
-    if "overall" in first.all.scores:
+    if "overall" in first.scores:
         lines.append(("random", first, "random", ""))
     for name, report, source, fall in lines:
-        gain = report.all.scores.get("pointing, minus Gaussian") if source == "model" else None
+        gain = report.scores.get("pointing, minus Gaussian") if source == "model" else None
         numbers = (
-            f"{report.all.value('pointing', source):.3f}",
+            f"{report.value('pointing', source):.3f}",
             gain.text("+.3f") if gain else "-",
-            f"{report.kinds[0].value('pointing', source):.3f}",
-            f"{report.all.value('mass in box', source):.3f}",
-            f"{report.all.value(fall):.4f}",
-            f"{report.all.value('overall', source):.4f}",
+            f"{report.kinds[OFF_MIDDLE].value('pointing', source):.3f}",
+            f"{report.value('mass in box', source):.3f}",
+            f"{report.value(fall):.4f}",
+            f"{report.value('overall', source):.4f}",
             f"{report.milliseconds if source == 'model' and report.mentions else math.nan:.1f}",
         )
         rows.append((name, *(number.replace("nan", "-") for number in numbers)))
     notes = [
-        f"{first.all.count} mentions of objects in {len(first.images)} images, "
-        f"{first.kinds[0].count} not in the middle",
+        f"{len(first.mentions)} mentions of objects in {len(first.images)} images, "
+        f"{len(first.kinds[OFF_MIDDLE].mentions)} {OFF_MIDDLE}",
         *(f"{name} {each.value:.3f}" for name, each in first.hallucination.items()),
         *([f"{first.unknown} of unknown words"] if first.unknown else []),
     ]
@@ -245,20 +246,6 @@ def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
         name: Estimate(float(top.sum() / bottom.sum()), *percentile_interval(drawn[name]))
         for name, (top, bottom) in pairs.items()
     }
-
-
-def _pairs(mentions: Sequence[GroundedMention]) -> dict[str, Pair]:
-    """Numerators and denominators of the scores, for every image with such mentions."""
-    pairs = _sums(mentions, [each.values for each in mentions])
-    for mass in ("mass in box", "mass in mask"):
-        if mass in pairs:
-            pairs[f"{mass}, times uniform"] = pairs[mass][0], pairs[f"{mass}, uniform"][0]
-    for measure in ("pointing", "mass in box"):
-        theirs, number = pairs[f"{measure}, Gaussian"]
-        pairs[f"{measure}, minus Gaussian"] = pairs[measure][0] - theirs, number
-    if ATTENDED in pairs:
-        pairs["fall, times the Gaussian's"] = pairs[ATTENDED][0], pairs[CENTRED][0]
-    return pairs
 
 
 def _sums(

@@ -69,11 +69,12 @@ class GroundedMention:
     @property
     def size_share(self) -> float:
         """The share of the crop that the boxes cover."""
-        return float((self.target.still or self.target).in_box.mean())
+        return float(self.target.still.in_box.mean())
 
 
+OFF_MIDDLE = "not in the middle"
 KINDS: dict[str, Callable[[GroundedMention], bool]] = {
-    "not in the middle": lambda mention: not mention.target.covers_middle,
+    OFF_MIDDLE: lambda mention: not mention.target.covers_middle,
     "small, below 1/16": lambda mention: mention.size_share < 1 / 16,
     "medium": lambda mention: 1 / 16 <= mention.size_share < 1 / 4,
     "large, from 1/4": lambda mention: mention.size_share >= 1 / 4,
@@ -92,8 +93,8 @@ def map_values(weights: Weights, target: Target) -> dict[str, float]:
     maps = weights, np.full(grid, 1 / np.prod(grid)), gaussian(grid)
     found = {}
     for source, its in zip(SOURCES, maps, strict=True):
-        place = target if source == "model" else target.still or target
-        found[named("pointing", source)] = float(place.box_holds[its == its.max()].mean())
+        place = target.cells if source == "model" else target.still
+        found[named("pointing", source)] = float(place.held[its == its.max()].mean())
         found[named("mass in box", source)] = float((its * place.in_box).sum())
         if place.in_mask is not None:
             found[named("mass in mask", source)] = float((its * place.in_mask).sum())

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -13,6 +13,9 @@ from captioning.errors import InputError, shown
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
+
+Edges = tuple[Float[np.ndarray, "row_edges"], Float[np.ndarray, "column_edges"]]
+"""Of the cells of a grid, in pixels of the photo."""
 
 RUN_LENGTHS = re.compile("(?:[P-o]{,5}[0-O])+")
 """COCO's compressed run lengths; pycocotools reads beyond the end of others."""
@@ -50,33 +53,26 @@ class Area:
         height, width = mask.shape
         return cls(np.arange(width + 1.0), np.arange(height + 1.0), mask)
 
-    def shares(
-        self, crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)
-    ) -> Float[np.ndarray, "rows columns"]:
-        """The share of each cell that lies in the area; the cells are those of `cell_edges`."""
-        y, x = cell_edges(crop, grid, offset)
+    def shares(self, cells: Edges) -> Float[np.ndarray, "rows columns"]:
+        """The share of each cell that lies in the area."""
         vertical, horizontal = (
-            _overlaps(edges, others) / np.maximum(np.diff(edges), 1e-9)[:, None]
-            for edges, others in ((y, self.y), (x, self.x))
+            np.diff(edges[:, None].clip(others[:-1], others[1:]), axis=0)
+            / np.maximum(np.diff(edges), 1e-9)[:, None]
+            for edges, others in zip(cells, (self.y, self.x), strict=True)
         )
         return vertical @ self.inside.astype(np.float64) @ horizontal.T
 
-    def holds_centres(
-        self, crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)
-    ) -> Bool[np.ndarray, "rows columns"]:
+    def holds_centres(self, cells: Edges) -> Bool[np.ndarray, "rows columns"]:
         """Whether each cell's centre lies in the area, without its right and lower edges."""
-        edges = cell_edges(crop, grid, offset)
         places = (
-            np.searchsorted(others, (its[1:] + its[:-1]) / 2, "right")
-            for its, others in zip(edges, (self.y, self.x), strict=True)
+            np.searchsorted(others, (edges[1:] + edges[:-1]) / 2, "right")
+            for edges, others in zip(cells, (self.y, self.x), strict=True)
         )
         return np.pad(self.inside, 1)[np.ix_(*places)]
 
 
-def cell_edges(
-    crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)
-) -> tuple[Float[np.ndarray, "row_edges"], Float[np.ndarray, "column_edges"]]:
-    """The edges of the cells of a grid over a crop, in pixels of the photo.
+def cell_edges(crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)) -> Edges:
+    """The edges of the cells of a grid over a crop.
 
     They are moved by an offset in rows and columns (`Encoder.cell_offset`); the outermost ones
     still reach to the edges of the crop.
@@ -90,13 +86,19 @@ def cell_edges(
     return rows, columns
 
 
-def _overlaps(
-    edges: Float[np.ndarray, "edges"], others: Float[np.ndarray, "others"]
-) -> Float[np.ndarray, "cells parts"]:
-    """The length that each interval between `edges` shares with each between `others`."""
-    ends = np.minimum(edges[1:, None], others[None, 1:])
-    starts = np.maximum(edges[:-1, None], others[None, :-1])
-    return np.maximum(ends - starts, 0.0)
+class Cells(NamedTuple):
+    """What the cells of a grid show of a category's objects.
+
+    Attributes:
+        in_box: the share of each cell that lies in any of the boxes.
+        in_mask: the share of each cell that lies in any of the masks; None if an object has no
+            mask.
+        held: whether each cell's centre lies in any of the boxes.
+    """
+
+    in_box: Float[np.ndarray, "rows columns"]
+    in_mask: Float[np.ndarray, "rows columns"] | None
+    held: Bool[np.ndarray, "rows columns"]
 
 
 @dataclass(frozen=True)
@@ -106,23 +108,18 @@ class Target:
     Attributes:
         crop: what the model sees; the cells of the grid cover it.
         boxes: the boxes of the objects that are at least partly inside the crop.
-        in_box: the share of each cell that lies in any of the boxes.
-        in_mask: the share of each cell that lies in any of the masks; None if an object has no
-            mask.
-        box_holds: whether each cell's centre lies in any of the boxes.
         covers_middle: whether one of the boxes contains the middle of the crop.
         offset: of the cells, as `cell_edges` takes it.
-        still: the target of cells without an offset.
+        cells: those with the offset.
+        still: those without it.
     """
 
     crop: Box
     boxes: tuple[Box, ...]
-    in_box: Float[np.ndarray, "rows columns"]
-    in_mask: Float[np.ndarray, "rows columns"] | None
-    box_holds: Bool[np.ndarray, "rows columns"]
     covers_middle: bool
-    offset: tuple[float, float] = (0.0, 0.0)
-    still: "Target | None" = None
+    offset: tuple[float, float]
+    cells: Cells
+    still: Cells
 
     @classmethod
     def of(
@@ -138,25 +135,22 @@ class Target:
         An object with a mask is inside if a part of its mask is, not just of its box. `size` is
         width and height of the photo in pixels. Raises InputError as `decoded_mask`.
         """
-        boxes, masks = [], []
+        boxes, masks, whole = [], [], cell_edges(crop, (1, 1))
         for each in objects:
             outline = decoded_mask(each.mask, size) if each.mask else None
             area = Area.of_boxes([each.box]) if outline is None else Area.of_mask(outline)
-            if area.shares(crop, (1, 1)) > 0:
+            if area.shares(whole) > 0:
                 boxes.append(each.box)
                 masks.append(outline)
         if not boxes:
             return None
         box, known = Area.of_boxes(boxes), [its for its in masks if its is not None]
         mask = Area.of_mask(np.any(known, axis=0)) if len(known) == len(boxes) else None
-        middle = bool(box.holds_centres(crop, (1, 1)))
-
-        def at(offset: tuple[float, float], still: Target | None = None) -> Target:
-            in_mask = None if mask is None else mask.shares(crop, grid, offset)
-            in_box, held = box.shares(crop, grid, offset), box.holds_centres(crop, grid, offset)
-            return cls(crop, tuple(boxes), in_box, in_mask, held, middle, offset, still)
-
-        return at(offset, at((0.0, 0.0)))
+        cells, still = (
+            Cells(box.shares(edges), mask.shares(edges) if mask else None, box.holds_centres(edges))
+            for edges in (cell_edges(crop, grid, offset), cell_edges(crop, grid))
+        )
+        return cls(crop, tuple(boxes), bool(box.holds_centres(whole)), offset, cells, still)
 
 
 def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:

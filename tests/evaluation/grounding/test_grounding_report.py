@@ -71,7 +71,7 @@ def test_a_difference_is_a_mean_over_words_paired_by_image() -> None:
 
 def test_the_drop_is_told_in_times_of_the_gaussians() -> None:
     report = GroundingReport([mention(1, 0.1, 0.3, 0.1), mention(2, 0.1, 0.1, 0.1)], [])
-    assert report.all.scores["fall, times the Gaussian's"].value == pytest.approx(2)
+    assert report.scores["fall, times the Gaussian's"].value == pytest.approx(2)
 
 
 def test_the_table_has_a_line_per_map_and_fits_100_columns() -> None:

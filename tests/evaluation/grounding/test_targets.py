@@ -6,11 +6,12 @@ from pycocotools import mask as run_length
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
-from captioning.evaluation.grounding.targets import Area, Target, decoded_mask
+from captioning.evaluation.grounding.targets import Area, Target, cell_edges, decoded_mask
 
 CROP = (20.0, 0.0, 80.0, 80.0)  # the middle of a photo of 120 x 80
 SIZE = (120, 80)
 GRID = (4, 4)  # of cells of 20 x 20 pixels
+CELLS = cell_edges(CROP, GRID)
 PIXELS = 120 * 80
 
 RECTANGLE = [30, 10, 50, 10, 50, 40, 30, 40]  # a polygon: corners of the box 30, 10, 20, 30
@@ -38,7 +39,7 @@ def target(*objects: ImageObject, offset: tuple[float, float] = (0.0, 0.0)) -> T
 
 
 def test_shares_of_cells_are_what_the_box_covers_of_them() -> None:
-    shares = area((30, 10, 20, 30)).shares(CROP, GRID)
+    shares = area((30, 10, 20, 30)).shares(CELLS)
     expected = np.zeros((4, 4))
     expected[:2, :2] = [[0.25, 0.25], [0.5, 0.5]]
     np.testing.assert_allclose(shares, expected, atol=1e-12)
@@ -48,30 +49,27 @@ def test_where_boxes_overlap_their_area_counts_once() -> None:
     twice = area((30, 10, 20, 30), (35, 5, 30, 20), (30, 10, 20, 30))
     painted = np.zeros((80, 120), dtype=bool)
     painted[10:40, 30:50] = painted[5:25, 35:65] = True
-    np.testing.assert_allclose(
-        twice.shares(CROP, GRID), Area.of_mask(painted).shares(CROP, GRID), atol=1e-12
-    )
+    np.testing.assert_allclose(twice.shares(CELLS), Area.of_mask(painted).shares(CELLS), atol=1e-12)
 
 
 def test_a_cell_is_held_where_its_centre_is_inside() -> None:
     found = target(dog(30, 10, 20, 30))
     # Centres at x 30, then 50: just outside.
-    assert np.argwhere(found.box_holds).tolist() == [[0, 0], [1, 0]]
+    assert np.argwhere(found.cells.held).tolist() == [[0, 0], [1, 0]]
     assert not found.covers_middle
 
 
 def test_cells_with_an_offset_look_where_moved_boxes_are() -> None:
     moved = target(dog(55, 25, 20, 30), offset=(0.25, 0.5))
     still = target(dog(45, 20, 20, 30))
-    np.testing.assert_allclose(moved.in_box, still.in_box, atol=1e-12)
-    np.testing.assert_array_equal(moved.box_holds, still.box_holds)
-    assert moved.still is not None
-    unmoved = area((55, 25, 20, 30)).shares(CROP, GRID)
+    np.testing.assert_allclose(moved.cells.in_box, still.cells.in_box, atol=1e-12)
+    np.testing.assert_array_equal(moved.cells.held, still.cells.held)
+    unmoved = area((55, 25, 20, 30)).shares(CELLS)
     np.testing.assert_array_equal(moved.still.in_box, unmoved)
 
 
 def test_the_outermost_cells_reach_to_the_edges_of_the_crop() -> None:
-    shares = area((20, 0, 100, 80)).shares(CROP, GRID, (0.7, -0.7))
+    shares = area((20, 0, 100, 80)).shares(cell_edges(CROP, GRID, (0.7, -0.7)))
     np.testing.assert_allclose(shares, 1)
 
 
@@ -104,9 +102,9 @@ def test_an_object_outside_the_crop_is_not_there(thing: ImageObject, is_there: b
 def test_mass_in_masks_needs_a_mask_of_every_object() -> None:
     masked, other = dog(30, 10, 20, 30, mask=[RECTANGLE]), dog(60, 10, 20, 30)
     alone, together = target(masked), target(masked, other)
-    assert alone.in_mask is not None
-    np.testing.assert_allclose(alone.in_mask, alone.in_box, atol=1e-12)
-    assert together.in_mask is None
+    assert alone.cells.in_mask is not None
+    np.testing.assert_allclose(alone.cells.in_mask, alone.cells.in_box, atol=1e-12)
+    assert together.cells.in_mask is None
 
 
 @pytest.mark.parametrize("seed", range(5))
