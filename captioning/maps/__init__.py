@@ -11,8 +11,7 @@ from math import prod
 from captioning.maps.attention_maps import attention_map, head_map, head_names
 from captioning.maps.captioned import Captioned, MapError, Maps, WordMap
 from captioning.maps.evidence_map import attention_evidence_map, evidence_map, has_evidence
-from captioning.maps.gradient_maps import grad_cam, gradient_map
-from captioning.maps.occlusion_map import occlusion_map
+from captioning.maps.probability_maps import grad_cam, gradient_map, occlusion_map
 from captioning.models import Model
 
 ATTENTION = "attention"

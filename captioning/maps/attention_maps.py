@@ -65,21 +65,17 @@ def head_map(captioned: Captioned, name: str) -> Maps:
 
 def _heads(decoder: Decoder) -> dict[str, tuple[MultiHead, slice]]:
     """The attention and the heads whose mean weights each map shows, by the map's name."""
+    parts: dict[str, MultiHead] = {}
     if isinstance(decoder, TransformerDecoder):
-        return {
-            f"layer {number} {name}": (layer.cross_attention, heads)
-            for number, layer in enumerate(decoder.layers, start=1)
-            for name, heads in {"mean": slice(None), **_single(layer.cross_attention)}.items()
-        }
-    if isinstance(decoder, LSTMDecoder):
-        return {
-            name: (part, heads)
-            for part in decoder.attention.modules()
-            if isinstance(part, MultiHead)
-            for name, heads in _single(part).items()
-        }
-    return {}
-
-
-def _single(attention: MultiHead) -> dict[str, slice]:
-    return {f"head {head + 1}": slice(head, head + 1) for head in range(attention.heads)}
+        layers = enumerate(decoder.layers, start=1)
+        parts = {f"layer {number} ": layer.cross_attention for number, layer in layers}
+    elif isinstance(decoder, LSTMDecoder):
+        for inner in decoder.attention.modules():
+            if isinstance(inner, MultiHead):
+                parts[""] = inner
+    found = {}
+    for layer, part in parts.items():
+        if layer:
+            found[f"{layer}mean"] = part, slice(None)
+        found |= {f"{layer}head {n + 1}": (part, slice(n, n + 1)) for n in range(part.heads)}
+    return found

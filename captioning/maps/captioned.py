@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.models import Model
-from captioning.search.search import generable_log_probs
 
 Maps: TypeAlias = Float[Tensor, "B N T rows columns"]
 """A map of each word: shares of the regions, which sum to one. Undefined at PAD."""
@@ -45,29 +43,6 @@ class Captioned:
 
 WordMap: TypeAlias = Callable[[Captioned], Maps]
 """A kind of map."""
-
-
-def word_log_probs(
-    model: Model,
-    annotations: Float[Tensor, "B L D"],
-    tokens: Int[Tensor, "B N S"],
-    mask: Bool[Tensor, "B L"] | None = None,
-) -> Float[Tensor, "B N T"]:
-    """The log probability of each word given the words before it, normalised as in a search.
-
-    Zero at PAD and at words that cannot be generated, such as unknown ones.
-
-    Args:
-        model: reads the captions.
-        annotations: by `model.encode`.
-        tokens: the captions from BOS to EOS, then PAD.
-        mask: True where a region may be attended; None where all may.
-    """
-    memory = model.remember(annotations, mask)
-    logits, _ = model.decoder.teacher_forcing(memory, tokens[..., :-1])
-    words = tokens[..., 1:]
-    log_probs = generable_log_probs(logits).gather(-1, words[..., None])[..., 0]
-    return torch.where((words != PAD) & log_probs.isfinite(), log_probs, 0.0)
 
 
 def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Tensor, "*B r c"]:

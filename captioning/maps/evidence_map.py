@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.maps.attention_maps import attention_map
-from captioning.maps.captioned import SIDE, Captioned, MapError, Maps, shares
+from captioning.maps.captioned import SIDE, Captioned, Maps, shares
 from captioning.models import Decoder, LSTMDecoder
 
 SHARPNESS = 4.0
@@ -27,8 +27,7 @@ def evidence_map(captioned: Captioned) -> Maps:
     evidence of its neighbourhood, since single cells are noisy. Cost: no pass over the caption.
     """
     model = captioned.model
-    if not has_evidence(model.decoder):
-        raise MapError("evidence needs an LSTM decoder with deep output")
+    assert has_evidence(model.decoder)
     regions = model.decoder.output_context(model.adapter(captioned.annotations))
     of_words = evidence(model.decoder, regions, captioned.tokens[..., 1:])
     return evidence_shares(of_words, captioned.grid).unflatten(-1, captioned.grid)

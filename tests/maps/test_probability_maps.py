@@ -3,7 +3,9 @@ import torch
 
 from captioning.data.vocabulary import BOS, EOS
 from captioning.maps import word_maps
-from captioning.maps.captioned import shares, word_log_probs
+from captioning.maps.captioned import shares
+from captioning.maps.probability_maps import windows, word_log_probs
+from tests.maps.conftest import TOKENS as CAPTIONS
 from tests.maps.conftest import captioned
 
 TOKENS = torch.tensor([[[BOS, 4, 6, 5, EOS]]])
@@ -51,3 +53,24 @@ def test_a_map_without_a_positive_part_is_uniform() -> None:
     relevance = torch.tensor([[[[1.0, -2.0, 3.0, 0.0], [-1.0, 0.0, -3.0, 0.0]]]])
     expected = torch.tensor([[[[[0.25, 0.0], [0.75, 0.0]], [[0.25, 0.25], [0.25, 0.25]]]]])
     torch.testing.assert_close(shares(relevance, (2, 2)), expected)
+
+
+def test_occlusion_is_the_drop_without_a_neighbourhood(kind: str) -> None:
+    given = captioned(kind)
+    whole = word_log_probs(given.model, given.annotations, CAPTIONS)
+    drops = torch.zeros(2, 2, 4, 16).double()
+    for row in range(4):
+        for column in range(4):
+            mask = torch.ones(2, 4, 4, dtype=torch.bool)
+            mask[:, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = False
+            without = word_log_probs(given.model, given.annotations, CAPTIONS, mask.flatten(1))
+            drops[..., 4 * row + column] = (whole - without).detach()
+    torch.testing.assert_close(word_maps("occlusion", given), shares(drops, (4, 4)))
+
+
+def test_windows_are_cut_at_the_edge_and_never_hide_all_regions() -> None:
+    assert windows((7, 10)).sum(dim=1).tolist().count(9) == 5 * 8
+    assert windows((7, 10))[0].sum() == 4
+    for grid in ((1, 1), (1, 5), (2, 2), (3, 3), (4, 4)):
+        assert not windows(grid).all(dim=1).any()
+    torch.testing.assert_close(windows((2, 2)), torch.eye(4, dtype=torch.bool))
