@@ -21,7 +21,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import fast_encoding, for_training, in_parts, on_by_default
-from captioning.metrics.caption_metric import validation_metrics
+from captioning.metrics.validation_scores import ValidationScores
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.encoder import measured_offset
 from captioning.progress_bar import stage
@@ -141,7 +141,7 @@ class CaptioningModule(pl.LightningModule):
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
         self.schedule = schedule or OneCycle(warmup)
-        self.scores = validation_metrics(vocabulary.tokenizer)
+        self.scores = ValidationScores(vocabulary.tokenizer)
 
     def setup(self, stage: str) -> None:
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -198,8 +198,7 @@ class CaptioningModule(pl.LightningModule):
     @stage("scoring the captions")
     def on_validation_epoch_end(self) -> None:
         for name, value in self.scores.compute().items():
-            self.log(f"val/{name}", value.item(), sync_dist=True)
-        self.scores.reset()
+            self.log(f"val/{name}", value, sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         steps = self.trainer.estimated_stepping_batches

@@ -79,9 +79,7 @@ class ValidationImages(pl.Callback):
 
 def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
     """The scores of the last validation by name and image id."""
-    found: dict[str, dict[int | str, float]] = {}
-    for metric in module.scores.values():
-        found |= metric.by_image
+    found = module.scores.by_image
     return {name: found[name] for name in IMAGE_SCORES if name in found}
 
 
