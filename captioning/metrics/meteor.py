@@ -76,14 +76,6 @@ Table: TypeAlias = dict[str, dict[str, int]]
 """The paraphrases of each phrase, with their ranks in METEOR's file."""
 
 
-class Sentence(NamedTuple):
-    """A caption or reference as METEOR compares it."""
-
-    words: list[str]
-    functions: list[bool]  # for each word, whether it is a function word
-    phrases: list[Phrase]  # of the table, by first word and length
-
-
 class Meteor:
     """Scores captions by METEOR, as the COCO evaluation does.
 
@@ -110,24 +102,18 @@ class Meteor:
         texts = {text for words in sentences for _, _, text in phrases_of(words)}
         table = paraphrases(self._paraphrases, texts)
         statistics = []
-        for words, several in zip(captions, written, strict=True):
-            caption, rows = self._sentence(words, table), []
-            for other in several:
-                reference = self._sentence(other, table)
+        for caption, several in zip(captions, written, strict=True):
+            rows = []
+            for reference in several:
                 matches = self._matches(caption, reference, table)
-                rows.append(
-                    match_counts(caption, reference, align(matches, len(other), len(words)))
-                )
+                alignment = align(matches, len(reference), len(caption))
+                rows.append(match_counts(caption, reference, alignment, self._forms.function_words))
             statistics.append(rows[meteor(np.array(rows, dtype=np.float64)).argmax()])
         return Scores.of_counts(
             np.array(statistics, dtype=np.float64), lambda rows: {NAME: meteor(rows)}
         )
 
-    def _sentence(self, words: list[str], table: Table) -> Sentence:
-        functions = [word in self._forms.function_words for word in words]
-        return Sentence(words, functions, [each for each in phrases_of(words) if each[2] in table])
-
-    def _matches(self, caption: Sentence, reference: Sentence, table: Table) -> list[Match]:
+    def _matches(self, caption: list[str], reference: list[str], table: Table) -> list[Match]:
         """All matches by module, in an order that decides between equally good alignments.
 
         Exact matches, stems and synonyms are in the order of the reference, then of the caption.
@@ -136,13 +122,17 @@ class Meteor:
         """
         found = sorted(
             Match(module, start, 1, caption_start, 1)
-            for start, word in enumerate(reference.words)
-            for caption_start, other in enumerate(caption.words)
+            for start, word in enumerate(reference)
+            for caption_start, other in enumerate(caption)
             for module in self._modules(word, other)
         )
-        for start, length, _, caption_start, count in pairs_of(reference, caption, table):
+        theirs, own = (
+            [phrase for phrase in phrases_of(words) if phrase[2] in table]
+            for words in (reference, caption)
+        )
+        for start, length, _, caption_start, count in pairs_of(theirs, own, table):
             found.append(Match(PARAPHRASE, start, length, caption_start, count))
-        for caption_start, count, _, start, length in pairs_of(caption, reference, table):
+        for caption_start, count, _, start, length in pairs_of(own, theirs, table):
             found.append(Match(PARAPHRASE, start, length, caption_start, count))
         return found
 
@@ -181,13 +171,13 @@ def paraphrases(path: Path, texts: Collection[str]) -> Table:
 
 
 def pairs_of(
-    sentence: Sentence, other: Sentence, table: Table
+    phrases: list[Phrase], others: list[Phrase], table: Table
 ) -> list[tuple[int, int, int, int, int]]:
-    """Start and length of each phrase, the rank of a paraphrase, and its place in another one."""
+    """Start and length of each phrase, the rank of a paraphrase, and its place among others."""
     return sorted(
         (start, length, table[text][paraphrase], other_start, other_length)
-        for start, length, text in sentence.phrases
-        for other_start, other_length, paraphrase in other.phrases
+        for start, length, text in phrases
+        for other_start, other_length, paraphrase in others
         if paraphrase in table[text]
     )
 
@@ -247,7 +237,12 @@ def _extended(
     return found
 
 
-def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match]) -> list[int]:
+def match_counts(
+    caption: list[str],
+    reference: list[str],
+    alignment: list[Match],
+    function_words: Collection[str],
+) -> list[int]:
     """The counts from which METEOR is computed, in the order of the authors' program.
 
     Returns:
@@ -259,17 +254,17 @@ def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match])
     for module, start, length, caption_start, caption_length in alignment:
         chunks += ends != (start, caption_start)
         ends = start + length, caption_start + caption_length
-        spans = (caption, caption_start, caption_length), (reference, start, length)
-        for side, (sentence, first, count) in enumerate(spans):
-            functions = sum(sentence.functions[first : first + count])
-            modules[module][side] += count - functions
+        spans = caption[caption_start : ends[1]], reference[start : ends[0]]
+        for side, words in enumerate(spans):
+            functions = sum(word in function_words for word in words)
+            modules[module][side] += len(words) - functions
             modules[module][side + 2] += functions
-            matched[side] += count
-    words = [len(caption.words), len(reference.words)]
-    if chunks == 1 and matched == words:
+            matched[side] += len(words)
+    lengths = [len(caption), len(reference)]
+    if chunks == 1 and matched == lengths:
         chunks = 0  # a complete match has no fragmentation, in the sum of a corpus either
-    functions_of = [sum(caption.functions), sum(reference.functions)]
-    return [*words, *functions_of, *(n for module in modules for n in module), chunks, *matched]
+    functions_of = [sum(map(function_words.__contains__, words)) for words in (caption, reference)]
+    return [*lengths, *functions_of, *(n for module in modules for n in module), chunks, *matched]
 
 
 def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
