@@ -5,7 +5,7 @@ D annotation width, V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,7 +23,7 @@ from captioning.captioner.caption import Caption, Captions, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
-from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from captioning.data.vocabulary import BOS, PAD, UNK, Vocabulary
 from captioning.device import multiplies_bfloat16_fast, on_device
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.kernels import accelerate, in_parts, on_by_default
@@ -110,24 +110,21 @@ class Captioner:
     @property
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
-        config: dict[str, Any] = {
+        vocabulary, offset = self.vocabulary, self.model.encoder.offset
+        spellings = {word: each for word, each in vocabulary.spellings.items() if each != word}
+        config = {
             "model": self.model.config,
-            "vocabulary": list(self.vocabulary.words),
-            "tokenizer": self.vocabulary.tokenizer,
+            "vocabulary": list(vocabulary.words),
+            "tokenizer": vocabulary.tokenizer,
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
             "default_map": self.default_map,
+            "offset": None if offset is None else list(offset),
+            "repeatable": vocabulary.repeatable and sorted(vocabulary.repeatable),
+            "spellings": spellings or None,
+            "calibration": self.calibration and asdict(self.calibration),
         }
-        if self.model.encoder.offset is not None:
-            config["offset"] = list(self.model.encoder.offset)
-        if self.vocabulary.repeatable is not None:
-            config["repeatable"] = sorted(self.vocabulary.repeatable)
-        spellings = self.vocabulary.spellings.items()
-        if differing := {word: spelling for word, spelling in spellings if spelling != word}:
-            config["spellings"] = differing
-        if self.calibration is not None:
-            config["calibration"] = asdict(self.calibration)
-        return config
+        return {name: value for name, value in config.items() if value is not None}
 
     @classmethod
     def from_config(cls, config: Any, kernels: bool | None = None) -> "Captioner":
@@ -270,19 +267,20 @@ class Captioner:
             even = math.ceil(len(given) / max(rounds * threads, 1))
             size = min(batch_size, max(LEAST, even))
 
-        def viewed(numbered: tuple[int, Photo]) -> Viewed | PhotoError:
-            number, photo = numbered
-            name = photo if isinstance(photo, str | Path | Upload) else f"photo {number + 1}"
-            try:
-                known = self.preprocessing.readable(photo, str(name))
-                view = known if isinstance(known, View) else self.preprocessing(known)
-            except InputError as error:
-                path = name if isinstance(name, Path) else str(name)
-                return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
-            return Viewed(number, known, view)
-
-        seen = read_ahead(viewed, enumerate(given), AHEAD * size)
+        seen = read_ahead(self._viewed, enumerate(given), AHEAD * size)
         yield from in_threads(work, cut(seen, size), self.device, in_turn)
+
+    def _viewed(self, numbered: tuple[int, Photo]) -> Viewed | PhotoError:
+        """What the model sees of a photo with its place in a stream, or why it cannot be read."""
+        number, photo = numbered
+        name = photo if isinstance(photo, str | Path | Upload) else f"photo {number + 1}"
+        try:
+            known = self.preprocessing.readable(photo, str(name))
+            view = known if isinstance(known, View) else self.preprocessing(known)
+        except InputError as error:
+            path = name if isinstance(name, Path) else str(name)
+            return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
+        return Viewed(number, known, view)
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def _captions(
@@ -316,83 +314,72 @@ class Captioner:
         if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
         decoded = Decoded(*(part[:, :most] for part in every))
-        tokens, confidences = decoded.tokens, None
+        tokens, confidences, calibration = decoded.tokens, None, self.calibration
         alternatives: Sequence[Tensor] = ()
-        if self.calibration is not None or runners_up:
+        if calibration is not None or runners_up:
             logits, _ = self.teacher_forcing(memory, tokens)
-            if self.calibration is not None:
+            if calibration is not None:
                 if written is None:
-                    kinds = self.calibration.kind(annotations)
+                    kinds = calibration.kind(annotations)
                     features = confidence_features(decoded, every.scores, logits, kinds)
-                    confidences = self.calibration.confidence(features)
-                logits = logits / self.calibration.temperature
+                    confidences = calibration.confidence(features)
+                logits = logits / calibration.temperature
                 log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]
                 decoded = decoded._replace(log_probs=log_probs.masked_fill(tokens == PAD, 0.0))
             if runners_up:
-                alternatives = find_alternatives(logits, tokens, runners_up)
-        computed = {}
+                alternatives = [
+                    part.cpu() for part in find_alternatives(logits, tokens, runners_up)
+                ]
+        encoder, side = self.model.encoder, self.preprocessing.size
+        computed = {ATTENTION: decoded.weights.unflatten(3, encoder.grid(side, side))}
         for name in maps:
-            if name != ATTENTION:  # the search has computed it
-                read = F.pad(tokens, (1, 0), value=BOS)
-                captioned = Captioned(self.model, images, annotations, read)
-                computed[name] = word_maps(name, captioned).float().cpu()
-        found = iter(self._described(good, decoded, alternatives, confidences, computed, maps))
-        return [each if isinstance(each, PhotoError) else next(found) for each in batch]
-
-    def _described(
-        self,
-        batch: Sequence[Viewed],
-        decoded: Decoded,
-        alternatives: Sequence[Tensor],
-        confidences: Float[Tensor, "B N"] | None,
-        maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
-        shown_maps: Sequence[str],
-    ) -> Iterator[Caption]:
-        """The best caption of each photo, with the others that were found.
-
-        `maps` are computed already, `alternatives` as `find_alternatives` gives them.
-        """
+            if name == ATTENTION:  # the search has computed it
+                continue
+            read = F.pad(tokens, (1, 0), value=BOS)
+            computed[name] = word_maps(name, Captioned(self.model, images, annotations, read))
+        computed = {name: each.float().cpu() for name, each in computed.items()}
         decoded = Decoded(*(part.cpu() for part in decoded))
-        alternatives = [part.cpu() for part in alternatives]
-        side = self.preprocessing.size
-        grid = self.model.encoder.grid(side, side)
-        offset = self.model.encoder.cell_offset(side)
-        maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
-        for b, (_, photo, view) in enumerate(batch):
-            found: list[Caption] = []
-            filled = int((~decoded.scores[b].isneginf()).sum())  # some beams cannot be
-            for n in range(max(filled, 1)):
-                tokens = decoded.tokens[b, n]
-                words = self.vocabulary.spelt(tokens.tolist())
+        filled = (~decoded.scores.isneginf()).sum(dim=1).clamp(min=1)  # some beams cannot be
+        places = iter(range(len(good)))
+        results: list[Caption | PhotoError] = []
+        for each in batch:
+            if isinstance(each, PhotoError):
+                results.append(each)
+                continue
+            b, found = next(places), list[Caption]()
+            for n in range(int(filled[b])):
+                ids = decoded.tokens[b, n]
+                words = self.vocabulary.spelt(ids.tolist())
                 length = len(words)
+                chances = decoded.log_probs[b, n, :length].exp().tolist()
                 runners: list[tuple[RunnerUp, ...]] = []
                 rows = (part[b, n, :length].tolist() for part in alternatives)
-                for ids, chances in zip(*rows, strict=True):
-                    names = [self.vocabulary.spelt([i])[0] if i != EOS else None for i in ids]
-                    runners.append(tuple(map(RunnerUp, names, chances)))
-                chances = decoded.log_probs[b, n, :length].exp().tolist()
+                for others, their in zip(*rows, strict=True):
+                    names = (next(iter(self.vocabulary.spelt([i])), None) for i in others)
+                    runners.append(tuple(map(RunnerUp, names, their)))
                 named: Iterable[float | None] = ()
-                if self.calibration is not None and self.calibration.named:
-                    named = map(self.calibration.chance_named, words, chances)
+                if calibration is not None and calibration.named:
+                    named = map(calibration.chance_named, words, chances)
                 found.append(
                     Caption(
                         words=words,
                         probabilities=tuple(chances),
                         named=tuple(named),
                         score=decoded.scores[b, n].item(),
-                        crop=view.crop,
-                        size=view.size,
-                        offset=offset,
-                        maps={name: each[b, n, :length].numpy() for name, each in maps.items()},
-                        shown_maps=tuple(shown_maps) or (self.default_map,),
+                        crop=each.view.crop,
+                        size=each.view.size,
+                        offset=encoder.cell_offset(side),
+                        maps={name: its[b, n, :length].numpy() for name, its in computed.items()},
+                        shown_maps=tuple(maps) or (self.default_map,),
                         tokenizer=self.vocabulary.tokenizer,
                         confidence=None if confidences is None else confidences[b, n].item(),
                         runners_up=tuple(runners),
-                        photo=None if isinstance(photo, View) else photo,
-                        _compute=partial(self._map, view, tokens, length),
+                        photo=None if isinstance(each.photo, View) else each.photo,
+                        _compute=partial(self._map, each.view, ids, length),
                     )
                 )
-            yield replace(found[0], others=tuple(found[1:]))
+            results.append(replace(found[0], others=tuple(found[1:])))
+        return results
 
     @torch.no_grad()
     def _map(
@@ -404,6 +391,7 @@ class Captioner:
         found = word_maps(name, Captioned(self.model, images, self.encode(images), read))
         return found[0, 0, :length].float().cpu()
 
+    @torch.no_grad()
     def read(
         self, photo: Photo, text: str, runners_up: int = 0, maps: Sequence[str] = ()
     ) -> Caption:
@@ -420,32 +408,18 @@ class Captioner:
             InputError: a word is unknown, or there is no such map.
         """
         names = known_maps(maps, self.model)
+        [seen] = raise_errors([self._viewed((0, photo))])
         ids = self.vocabulary.encode(text)[1:]
-        substitutes = []
+        substitutes: list[tuple[str, ...]] = []
         if UNK in ids:
-            [substitutes] = self.batches([photo], partial(self._substitutes, ids))
-        self.vocabulary.known_words(text, substitutes)
-        work = partial(
-            self._captions,
-            search=self.search,
-            maps=names,
-            runners_up=runners_up,
-            written=torch.tensor([[ids]]),
-        )
-        [[caption]] = map(raise_errors, self.batches([photo], work))
-        return caption
-
-    def _substitutes(
-        self, ids: Sequence[int], batch: Sequence[Viewed | PhotoError]
-    ) -> list[tuple[str, ...]]:
-        """What the model would say of a photo in place of a caption's unknown words."""
-        [seen] = raise_errors(batch)
-        with torch.no_grad():
             memory = self.model.remember(self.encode(seen.view.pixels[None].to(self.device)))
-        return [
-            self.vocabulary.spelt(words)
-            for words in find_substitutes(self.model.decoder, memory, ids, 2)
-        ]
+            found = find_substitutes(self.model.decoder, memory, ids, 2)
+            substitutes = [self.vocabulary.spelt(words) for words in found]
+        self.vocabulary.known_words(text, substitutes)
+        written = torch.tensor([[ids]])
+        [caption] = self._captions([seen], self.search, names, runners_up, written=written)
+        assert isinstance(caption, Caption)
+        return caption
 
     def constrained(
         self,
