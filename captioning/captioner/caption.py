@@ -148,22 +148,25 @@ class Caption:
             InputError: the photo is unknown or has changed since, the path has another suffix, or
                 the file cannot be written.
         """
-        from captioning.viewing.html_document import save_html
-        from captioning.viewing.overlay import save_animation
-        from captioning.viewing.viewer import viewer_html
-
-        photo, maps = self._upright(photo), self.array()
         suffix = Path(path).suffix.lower()
-        if suffix == ".png":
-            with written_whole(path) as temporary:
-                self.figure(photo=photo).savefig(temporary)
-        elif suffix == ".gif":
-            spaced = pieces(self.words, self.tokenizer)
-            save_animation(photo, spaced, maps, self.crop, path, self.offset)
-        elif suffix == ".html":
-            save_html(viewer_html(photo, [self.view()]), path)
-        else:
+        if suffix not in (".png", ".gif", ".html"):
             raise InputError(f"{path}: give a name that ends in .png, .gif or .html")
+        photo = self._upright(photo)
+        with written_whole(path) as temporary:
+            if suffix == ".png":
+                self.figure(photo=photo).savefig(temporary)
+            elif suffix == ".gif":
+                from captioning.viewing.overlay import LAST_TIME, WORD_TIME, frames
+
+                spaced = pieces(self.words, self.tokenizer)
+                first, *others = frames(photo, spaced, self.array(), self.crop, self.offset)
+                times = [*[WORD_TIME] * len(others), LAST_TIME]
+                of_all = {"save_all": True, "append_images": others, "loop": 0}
+                first.save(temporary, "GIF", duration=times, **of_all)
+            else:
+                from captioning.viewing.viewer import viewer_html
+
+                temporary.write_text(viewer_html(photo, [self.view()]), "ascii", newline="")
 
     def _repr_html_(self) -> str | None:
         """The interactive view, which notebooks show; None if the photo is unknown or changed."""

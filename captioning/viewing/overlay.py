@@ -7,7 +7,6 @@ Generation with Visual Attention", ICML 2015, https://arxiv.org/abs/1502.03044.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from PIL import Image
-
-from captioning.files import written_whole
 
 Crop = tuple[float, float, float, float]
 """Left, top, width and height of what the model saw, in pixels of the photo."""
@@ -109,25 +106,6 @@ def draw(
         if length > room:
             word.set_fontsize(0.9 * WORD_POINTS * room / length)  # hinting adds a little
     return figure
-
-
-def save_animation(
-    photo: Image.Image,
-    pieces: Sequence[str],
-    maps: Float[np.ndarray, "T rows columns"],
-    crop: Crop,
-    path: str | Path,
-    offset: Offset = (0.0, 0.0),
-) -> None:
-    """Write `frames` as an animated GIF that repeats, atomically.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    first, *others = frames(photo, pieces, maps, crop, offset)
-    times = [*[WORD_TIME] * len(others), LAST_TIME]
-    with written_whole(path) as temporary:
-        first.save(temporary, "GIF", save_all=True, append_images=others, duration=times, loop=0)
 
 
 def frames(
