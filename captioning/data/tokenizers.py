@@ -47,6 +47,7 @@ EAST_ASIAN = (
 )
 UNSPACED = rf"{EAST_ASIAN}\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9fe\uaa60-\uaa7f"
 KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
+ENDING = re.compile("'(?:s|m|d|re|ve|ll)|n't", re.IGNORECASE)  # of the word before: the man's
 
 
 def characters(caption: str) -> list[str]:
@@ -58,10 +59,11 @@ def characters(caption: str) -> list[str]:
 def pieces(words: Sequence[str], name: TokenizerName = "ptb") -> list[str]:
     """The words of a caption, each behind the space that belongs before it.
 
-    Japanese and Chinese words have none; Thai ones have one beside numbers and other scripts.
+    Japanese and Chinese words have none, nor have endings such as 's; Thai ones have one beside
+    numbers and other scripts.
     """
     if name in SPACED:
-        return [f" {word}" if place else word for place, word in enumerate(words)]
+        return [w if ENDING.fullmatch(w) or not n else f" {w}" for n, w in enumerate(words)]
     _, needless = _unspaced()
     spaced = (needless.sub("", f"{one} {two}")[len(one) :] for one, two in pairwise(words))
     return [*words[:1], *spaced]

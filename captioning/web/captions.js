@@ -15,7 +15,10 @@ const UNSPACED = `${EAST_ASIAN}\\u0e01-\\u0eff\\u1000-\\u109f\\u1780-\\u17ff` +
 const NEEDLESS = new RegExp(`(?<=[${UNSPACED}]\\p{M}?) (?=[${UNSPACED}])|` +
   `(?<=[${EAST_ASIAN}]\\p{M}?) | (?=[${EAST_ASIAN}])`, "gu");
 
-export const joined = (words) => words.join(" ").replace(NEEDLESS, "");
+const BEFORE_ENDING = / (?=(?:'(?:s|m|d|re|ve|ll)|n't)(?: |$))/gi; // the man's
+
+export const joined = (words, tokenizer) =>
+  words.join(" ").replace(SPACED.includes(tokenizer) ? BEFORE_ENDING : NEEDLESS, "");
 
 /* The indices of the k largest numbers, the largest first. */
 const largest = (numbers, k) => {
@@ -187,7 +190,7 @@ export class Captioner {
     const entry = (token, probability) =>
       ({ word: token === EOS ? null : words[token], probability });
     return {
-      caption: SPACED.includes(tokenizer) ? texts.join(" ") : joined(texts),
+      caption: joined(texts, tokenizer),
       score: score ?? total / tokens.length ** penalty, // of given words
       ...(calibration && chosen && {
         confidence: this.confidence(chosen, steps, margin, Math.max(...tokens), annotations),

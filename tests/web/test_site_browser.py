@@ -16,7 +16,7 @@ from PIL import Image
 
 from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.tokenizers import joined
+from captioning.data.tokenizers import TokenizerName, joined
 from captioning.data.vocabulary import Vocabulary
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
@@ -214,14 +214,18 @@ def test_every_decoder_finds_the_same_captions(
 
 def test_captions_have_spaces_where_python_writes_them(page: Any) -> None:
     letters = r"\u30ab\u30fc \u72ac \U00020bb7 e\u0301 b \u0e2b\u0e21\u0e32 \u1019 3 \uff70 \u3006"
-    words = [*letters.encode().decode("unicode_escape").split(), "<b>", "\N{GRINNING FACE}"]
+    words = [*letters.encode().decode("unicode_escape").split(), "<b>", "'s", "N'T", "n't-x"]
     drawn = random.Random(0)
     lists = [[drawn.choice(words) for _ in range(drawn.randint(1, 6))] for _ in range(2000)]
-    found = page.evaluate(
-        "async (lists) => lists.map((await import(new URL('captions.js', location))).joined)", lists
-    )
-    assert found == [joined(each, "characters") for each in lists]
-    assert len({text.count(" ") for text in found}) > 3
+    write = "const { joined } = await import(new URL('captions.js', location))"
+    names: list[TokenizerName] = ["characters", "ptb"]
+    for name in names:
+        found = page.evaluate(
+            f"async (lists) => {{ {write}; return lists.map((each) => joined(each, '{name}')) }}",
+            lists,
+        )
+        assert found == [joined(each, name) for each in lists]
+        assert len({text.count(" ") for text in found}) > 3
 
 
 def test_a_page_that_is_opened_as_a_file_says_what_to_do(browser: Any, site: Path) -> None:
