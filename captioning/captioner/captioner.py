@@ -143,7 +143,7 @@ class Captioner:
                     config["vocabulary"],
                     config.get("tokenizer", "ptb"),
                     config.get("repeatable"),
-                    config.get("spellings"),
+                    config.get("spellings") or {},
                 ),
                 build(config["preprocessing"], Preprocessing),
                 build(config["search"], Search),  # type: ignore[type-abstract]

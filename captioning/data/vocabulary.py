@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile, zip_longest
 from typing import get_args
@@ -20,6 +21,7 @@ ENDS = frozenset(".!?:\n")
 """Characters between two words of which the second begins a sentence."""
 
 
+@dataclass(unsafe_hash=True)
 class Vocabulary:
     """The words that a model knows, each with an id; the first four ids are special tokens.
 
@@ -32,26 +34,24 @@ class Vocabulary:
             ``tv``; other words are written as they are.
     """
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        tokenizer: TokenizerName = "ptb",
-        repeatable: Collection[str] | None = None,
-        spellings: Mapping[str, str] | None = None,
-    ) -> None:
-        if tokenizer not in get_args(TokenizerName):
-            raise InputError(f"unknown tokenizer {shown(tokenizer)}")
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
-        if len(set(words)) < len(words):
+    words: Sequence[str]
+    tokenizer: TokenizerName = "ptb"
+    repeatable: Collection[str] | None = field(default=None, compare=False)
+    spellings: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.tokenizer not in get_args(TokenizerName):
+            raise InputError(f"unknown tokenizer {shown(self.tokenizer)}")
+        if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
+            raise InputError(f"a vocabulary is a list of words, not {shown(self.words)}")
+        if len(set(self.words)) < len(self.words):
             raise InputError("a word of the vocabulary occurs twice")
-        self.words = tuple(words)
-        self.tokenizer: TokenizerName = tokenizer
-        self.repeatable = None if repeatable is None else frozenset(repeatable)
-        self.spellings = dict(spellings or {})
         for word, spelling in self.spellings.items():
             if str(spelling).lower() != word:
                 raise InputError(f"{shown(spelling)} is not a spelling of {shown(word)}")
+        self.words = tuple(self.words)
+        if self.repeatable is not None:
+            self.repeatable = frozenset(self.repeatable)
         self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 
@@ -79,14 +79,6 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self._tokens)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Vocabulary):
-            return False
-        return (self.words, self.tokenizer) == (other.words, other.tokenizer)
-
-    def __hash__(self) -> int:
-        return hash(self.words)
 
     @cached_property
     def once(self) -> list[int]:

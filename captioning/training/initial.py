@@ -40,8 +40,8 @@ def start_from(model: str, captioner: Captioner) -> None:
     theirs, ours = initial.vocabulary, captioner.vocabulary
     repeatable = ours.repeatable
     if theirs.repeatable is not None and repeatable is not None:
-        repeatable |= theirs.repeatable
-    spellings = theirs.spellings | ours.spellings
+        repeatable = {*repeatable, *theirs.repeatable}
+    spellings = {**theirs.spellings, **ours.spellings}
     captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, repeatable, spellings)
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
