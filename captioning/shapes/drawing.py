@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image, ImageDraw, ImageFilter
 
-from captioning.shapes.scene import Background, Mark, Scene, Shape
+from captioning.shapes.scene import Background, Mark, Scene, Shape, Texture
 
 RGB = {
     "red": (214, 34, 44),
@@ -110,9 +110,7 @@ def _paint(canvas: Float[np.ndarray, "H W 3"], shape: Shape) -> None:
     surface = np.minimum(colour * light, 1)
     if (texture := shape.texture) is not None:
         down, across = (_places(side, pixels) for side in window)
-        share = pattern_share(
-            texture.pattern, across[None], down[:, None], texture.angle, texture.waves, texture.seed
-        )
+        share = pattern_share(texture, across[None], down[:, None])
         towards = np.float32(texture.shade > 0)
         surface = surface + (abs(texture.shade) * share)[..., None] * (towards - surface)
     below += whole[..., None] * (colour * 0.68 - below)
@@ -186,20 +184,16 @@ def _outline(part: Shape | Mark) -> Float[np.ndarray, "points 2"]:
 
 
 def pattern_share(
-    pattern: str,
-    across: Float[np.ndarray, "1 W"],
-    down: Float[np.ndarray, "H 1"],
-    angle: float,
-    waves: float,
-    seed: int,
+    texture: Texture, across: Float[np.ndarray, "1 W"], down: Float[np.ndarray, "H 1"]
 ) -> Float[np.ndarray, "H W"]:
-    """The strength of one of `PATTERNS` at each place, 0 to 1.
+    """The strength of a pattern at each place, 0 to 1.
 
-    Places are distances from the picture's middle in picture sides, `waves` repeats along a side.
+    Places are distances from the picture's middle in picture sides.
     """
+    angle, waves = texture.angle, texture.waves
     along = (across * math.cos(angle) + down * math.sin(angle)) * waves
     beside = (down * math.cos(angle) - across * math.sin(angle)) * waves
-    match pattern:
+    match texture.pattern:
         case "stripes":
             wave = np.sin(2 * math.pi * along)
         case "checks":
@@ -211,7 +205,7 @@ def pattern_share(
             off_joint = np.minimum(0.5 - abs(along % 1 - 0.5), 1 - 2 * abs(shifted % 1 - 0.5))
             wave = 2 * (MORTAR - off_joint)
         case _:  # noise of two sizes, read off a picture of it at each place
-            rng = np.random.default_rng(seed)
+            rng = np.random.default_rng(texture.seed)
             rows, columns = (
                 np.clip((place.ravel() + 0.5) * 256, 0, 255).astype(int) for place in (down, across)
             )
@@ -241,7 +235,8 @@ def _backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]
             share = 0.25 * (1 + np.sin(2 * math.pi * rng.uniform(5, 9) * along))
         case pattern:
             waves = rng.uniform(4, 10)
-            share = pattern_share(pattern, across, down, angle, waves, background.seed)
+            texture = Texture(pattern, 1.0, waves, angle, background.seed)
+            share = pattern_share(texture, across, down)
     first, second = (
         np.array(colour, dtype=np.float32) for colour in (background.first, background.second)
     )

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 
-from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES, Scene, Shape, relation
+from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES, Scene, relation
 
 CAPTIONS = 5  # for each scene, as COCO has
 LONGEST = {2: 15, 3: 15, 4: 17, 5: 20}  # words in a caption of a scene of so many objects
@@ -114,13 +114,11 @@ def is_right(caption: str, scene: Scene) -> bool:
         return False
     relations = list(zip(related, sides, strict=True))
     return any(
-        all(_fits(*pair) for pair in zip(phrases, shapes, strict=True))
+        all(
+            word in ("", fact)
+            for phrase, shape in zip(phrases, shapes, strict=True)
+            for word, fact in zip(phrase, (shape.size, shape.colour, shape.kind), strict=True)
+        )
         and all(relation(shapes[one], shapes[two]) == side for (one, two), side in relations)
         for shapes in permutations(scene.shapes, len(phrases))
     )
-
-
-def _fits(phrase: tuple[str, str, str], shape: Shape) -> bool:
-    """Whether size, colour and kind, empty if not said, are true of the shape."""
-    facts = shape.size, shape.colour, shape.kind
-    return all(word in ("", fact) for word, fact in zip(phrase, facts, strict=True))

@@ -1,6 +1,6 @@
 """Random scenes: easy ones of plain objects, and hard ones of textured objects among clutter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -40,59 +40,32 @@ COLOURFUL = 0.6  # share of marks in an object's colour
 
 def random_scene(rng: np.random.Generator) -> Scene:
     """An easy scene: two or three plain objects, apart, each pair in a clear relation."""
-
-    def fits(apart: np.ndarray, radii: float) -> np.ndarray:
-        is_clear = apart.max(1) > CLEAR * apart.min(1)
-        return (np.hypot(*apart.T) > radii + GAP) & is_clear
-
     count = int(rng.integers(2, 4))
-    while True:
-        named = _attributes(count, rng)
-        if len(set(named)) == count and (placed := _layout(named, EASY_RADIUS, 0.06, fits, rng)):
-            break
-    angles = rng.uniform(-TILT, TILT, count).tolist()
-    shapes = [
-        Shape(*names, x, y, radius, angle)
-        for names, (x, y, radius), angle in zip(named, placed, angles, strict=True)
-    ]
+    while (shapes := _shapes(count, rng, hard=False)) is None:
+        continue
     # Greyish, so that no background is mistaken for an object's colour, light or dark.
     lightness = rng.uniform(0.2, 0.9)
     first = np.clip(lightness + rng.uniform(-0.05, 0.05, 3), 0, 1)
     second = np.clip(first + rng.choice([-1, 1]) * rng.uniform(0.08, 0.2), 0.12, 0.97)
     second = np.clip(second + rng.uniform(-0.03, 0.03, 3), 0, 1)
-    return Scene(tuple(shapes), _background(BACKDROPS, first, second, rng))
+    return Scene(shapes, _background(BACKDROPS, first, second, rng))
 
 
 def random_hard_scene(rng: np.random.Generator) -> Scene:
     """A hard scene: three to five objects among clutter, at least one pair in a clear relation.
 
-    At least the share `VISIBLE` of every object can be seen. At most two objects have the same kind
-    and colour, so that a list of all remains short.
+    At least the share `VISIBLE` of every object can be seen.
     """
-
-    def fits(apart: np.ndarray, radii: float) -> np.ndarray:
-        return np.hypot(*apart.T) > NEAREST * radii
-
     while True:
-        count = int(rng.integers(3, MOST + 1))
-        named = _attributes(count, rng)
-        alike = len({(kind, colour) for kind, colour, _ in named})
-        if len(set(named)) < count or alike < count - 1:
+        if (shapes := _shapes(int(rng.integers(3, MOST + 1)), rng, hard=True)) is None:
             continue
-        if (placed := _layout(named, HARD_RADIUS, 0.2, fits, rng)) is None:
-            continue
-        shapes = []
-        for names, (x, y, radius) in zip(named, placed, strict=True):
-            angle = rng.uniform(-TILT, TILT)
-            texture = _texture(rng) if rng.random() < TEXTURED else None
-            shapes.append(Shape(*names, x, y, radius, angle, texture))
         # Two tinted colours, which differ more than those of easy scenes.
         first = rng.uniform(0.25, 0.8) + rng.uniform(-0.12, 0.12, 3)
         second = first + rng.choice([-1, 1]) * rng.uniform(0.1, 0.3) + rng.uniform(-0.08, 0.08, 3)
         first, second = np.clip(first, 0, 1), np.clip(second, 0.05, 0.97)
         background = _background((*PATTERNS, "clouds", "glow"), first, second, rng)
         clutter = tuple(_mark(rng) for _ in range(rng.integers(3, 9)))
-        scene = Scene(tuple(shapes), background, clutter)
+        scene = Scene(shapes, background, clutter)
         if any(relation(*pair, CLEAR) for pair in combinations(shapes, 2)) and all(
             seen.sum() >= VISIBLE * mask(shape, SIGHT).sum()
             for seen, shape in zip(visible_masks(scene, SIGHT), shapes, strict=True)
@@ -100,33 +73,36 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
             return scene
 
 
-def _attributes(count: int, rng: np.random.Generator) -> list[tuple[str, str, str]]:
-    """Random kinds, colours and sizes."""
-    return [
+def _shapes(count: int, rng: np.random.Generator, hard: bool) -> tuple[Shape, ...] | None:
+    """Different objects inside the picture, far enough apart; None if chance gives none.
+
+    At most two have the same kind and colour, so that a list of all remains short.
+    """
+    named = [
         (str(rng.choice(KINDS)), str(rng.choice(COLOURS)), str(rng.choice(SIZES)))
         for _ in range(count)
     ]
-
-
-def _layout(
-    named: list[tuple[str, str, str]],
-    radius: dict[str, float],
-    jitter: float,
-    fits: Callable[[np.ndarray, float], np.ndarray],
-    rng: np.random.Generator,
-) -> list[list[float]] | None:
-    """x, y and radius of objects inside the picture, each pair apart as `fits` asks.
-
-    None if no random layout of many fits.
-    """
-    factors = 1 + jitter * rng.uniform(-1, 1, len(named))
+    alike = len({(kind, colour) for kind, colour, _ in named})
+    if len(set(named)) < count or alike < count - 1:
+        return None
+    radius, jitter = (HARD_RADIUS, 0.2) if hard else (EASY_RADIUS, 0.06)
+    factors = 1 + jitter * rng.uniform(-1, 1, count)
     radii = factors * [radius[size] * REACH[kind] for kind, _, size in named]
     reach = radii + MARGIN
-    tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, len(radii), 2))
+    tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, count, 2))
     good = np.ones(len(tries), dtype=bool)
-    for one, other in combinations(range(len(radii)), 2):
-        good &= fits(np.abs(tries[:, one] - tries[:, other]), radii[one] + radii[other])
-    return np.column_stack([tries[good.argmax()], radii]).tolist() if good.any() else None
+    for one, other in combinations(range(count), 2):
+        both, apart = radii[one] + radii[other], np.abs(tries[:, one] - tries[:, other])
+        distance, is_clear = np.hypot(*apart.T), apart.max(1) > CLEAR * apart.min(1)
+        good &= distance > NEAREST * both if hard else (distance > both + GAP) & is_clear
+    if not good.any():
+        return None
+    shapes = []
+    for names, (x, y), size in zip(named, tries[good.argmax()].tolist(), radii, strict=True):
+        angle = rng.uniform(-TILT, TILT)
+        texture = _texture(rng) if hard and rng.random() < TEXTURED else None
+        shapes.append(Shape(*names, x, y, float(size), angle, texture))
+    return tuple(shapes)
 
 
 def _background(

@@ -131,8 +131,7 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
     sentences, instances = [], []
     for image, scene, texts in drawn:
         places = [{"id": 10 * image["id"] + n, "image_id": image["id"]} for n in range(10)]
-        for place, caption in zip(places, texts, strict=False):
-            sentences.append({**place, "caption": caption})
+        sentences += [place | {"caption": text} for place, text in zip(places, texts, strict=False)]
         masks = visible_masks(scene, settings["pixels"])
         for place, shape, seen in zip(places, scene.shapes, masks, strict=False):
             encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
@@ -141,7 +140,7 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
                 "bbox": list(box(seen)),
                 "area": int(seen.sum()),
                 "iscrowd": 0,
-                "segmentation": {"size": list(seen.shape), "counts": encoded["counts"].decode()},
+                "segmentation": {"size": seen.shape, "counts": encoded["counts"].decode()},
                 "attributes": {"colour": shape.colour, "size": shape.size},
             }
             instances.append(place | instance)
@@ -152,7 +151,7 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
     }
     categories = [
         {"id": number, "name": kind, "supercategory": "shape"}
-        for number, kind in enumerate(KINDS, start=1)
+        for number, kind in enumerate(KINDS, 1)
     ]
     scenes = {image["id"]: scene for image, scene, _ in drawn}
     return {
