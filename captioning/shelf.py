@@ -72,10 +72,13 @@ def path_of(model: str | Path) -> Path:
     such as ``hf://owner/name@revision``, is downloaded unless it is in the cache.
 
     Raises:
-        InputError: the model of an address cannot be downloaded.
+        InputError: the extra is missing, the Hub cannot be reached, or it has no such model.
     """
     if str(model).startswith(HUB):
-        return downloaded(model)
+        repository, revision = hub_address(model)
+        with _hub(model) as hub:
+            wanted = list(DOWNLOADED)
+            return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=wanted))
     named = FOLDER / f"{model}.safetensors"
     is_name = isinstance(model, str) and model == Path(model).name and named.exists()
     return named if is_name else Path(model)
@@ -107,18 +110,6 @@ def hub_address(text: str | Path) -> tuple[str, str | None]:
     if not parts:
         raise InputError(f"{text}: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
     return parts[1], parts[2]
-
-
-def downloaded(address: str | Path) -> Path:
-    """The folder of a model's files in the Hub's cache, downloaded unless they are there.
-
-    Raises:
-        InputError: the extra is missing, the Hub cannot be reached, or it has no such model.
-    """
-    repository, revision = hub_address(address)
-    with _hub(address) as hub:
-        wanted = list(DOWNLOADED)
-        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=wanted))
 
 
 def push(

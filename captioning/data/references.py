@@ -1,6 +1,5 @@
 """Captions in files and folders: people's references, and the captions of models to score."""
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -13,8 +12,8 @@ from captioning.data.readers import Problem, reader_for
 from captioning.data.readers.dataset_files import ends, id_finder
 from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
 from captioning.data.readers.rows import json_lines, names_photo, rows_of
-from captioning.errors import InputError, reading
-from captioning.files import text_of
+from captioning.errors import InputError
+from captioning.files import read_json, text_of
 
 REMEDY = (
     "expected COCO's results format (a list of objects with image_id and caption), a table, or "
@@ -136,15 +135,12 @@ def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | st
     """The captions of a file; photos with an error in place of a caption are left out."""
     if file.suffix.lower() in (".csv", ".tsv"):
         return ((row.name, text) for row in rows_of(file, problems) for text in row.captions)
-    text = text_of(file)
-    if file.suffix.lower() == ".jsonl" or text.lstrip().startswith("{"):
-        entries = json_lines(file, text, problems)
-    else:
-        with reading(file):
-            content = json.loads(text)
-        if not isinstance(content, list):
-            raise InputError(f"{file}: not a list; {REMEDY}")
+    if file.suffix.lower() == ".jsonl" or text_of(file).lstrip().startswith("{"):
+        entries = json_lines(file, problems)
+    elif isinstance(content := read_json(file), list):
         entries = numbered(f"{file}: caption", content)
+    else:
+        raise InputError(f"{file}: not a list; {REMEDY}")
     return filter(None, parsed(entries, _caption_in, problems))
 
 

@@ -220,8 +220,6 @@ def tokens(caption: str) -> list[str]:
 
 def words_of(tokens: list[str]) -> list[str]:
     """The words of a caption's tokens."""
-    if not any(NO_BREAK_SPACE in token for token in tokens):
-        return tokens
     words = (word for token in tokens for word in token.split())
     return [word for word in words if word not in PUNCTUATION]
 

@@ -59,7 +59,7 @@ def reader_for(
             f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
         )
     options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
-    options["caption_column"] = caption_column
+    options |= {"caption_column": caption_column}
     reader = kind(root, **{name: value for name, value in options.items() if name in taken})
     reader.captions_only = captions_only
     return reader

@@ -51,7 +51,7 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
     if is_shard(file):
         found = ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
     elif file.suffix.lower() == ".jsonl":
-        found = json_lines(file, text_of(file), faults)
+        found = json_lines(file, faults)
     else:
         found = _json_rows(file) if file.suffix.lower() == ".json" else _csv_rows(file, faults)
     entries = list(found)
@@ -129,9 +129,9 @@ def _unquoted(value: str) -> str:
     return inside[1].replace('""', '"') if inside else value
 
 
-def json_lines(file: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+def json_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
     """The place and the value of each line; lines that are not JSON are problems."""
-    for place, line in numbered(f"{file}: line", text.split("\n")):
+    for place, line in numbered(f"{file}: line", text_of(file).split("\n")):
         if line.strip():
             yield from ((place, value) for value in parsed([(place, line)], json.loads, problems))
 
