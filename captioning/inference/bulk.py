@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
@@ -26,13 +26,6 @@ Photos = Callable[[], Iterable[Path]]
 """Gives the photos in a fixed order, as often as it is called, and never all in memory."""
 
 
-class Line(NamedTuple):
-    """A photo's line of JSON, and why it has no caption, if so."""
-
-    text: str
-    error: str | None
-
-
 def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = None) -> str:
     """A photo with its caption or its error, as one line of JSON.
 
@@ -46,12 +39,9 @@ def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = Non
 
 def captioned_lines(
     captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
-) -> Iterator[Line]:
-    """The line of each photo, in order."""
-    captions = captioner.stream(photos, search, batch_size=batch_size)
-    for photo, caption in zip(photos, captions, strict=True):
-        error = str(caption) if isinstance(caption, PhotoError) else None
-        yield Line(json_line(photo, caption), error)
+) -> Iterator[str]:
+    """The `json_line` of each photo, in order."""
+    return map(json_line, photos, captioner.stream(photos, search, batch_size=batch_size))
 
 
 @dataclass(frozen=True)
@@ -76,9 +66,7 @@ class Shards:
 
     def write(self, number: int, lines: Sequence[str]) -> None:
         with written_whole(self.path(number)) as temporary:
-            # Bytes of a file name that are not UTF-8 become \udcXX, as in JSON's escapes.
-            text = "".join(f"{line}\n" for line in lines)
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def lines(self, number: int) -> Iterator[tuple[str, bool]]:
         """The photo of each line of a finished shard, and whether it has a caption.
@@ -174,7 +162,7 @@ def caption_into_shards(
         parts = cut(_without_line(photos(), done), shards.size)
         free = (number for number in count() if number not in taken)
         numbered = zip(free, parts, strict=False)
-        found: Iterable[tuple[int, Iterable[Line]]] = (
+        found: Iterable[tuple[int, Iterable[str]]] = (
             (number, captioned_lines(captioner, search, part, batch_size))
             for number, part in numbered
         )
@@ -183,15 +171,15 @@ def caption_into_shards(
 
             found = lines_by_ray(ray, device, captioner, search, numbered, batch_size)
         with ProgressBar("captioning", "photos", total=missing) as progress:
-            for number, lines in found:
-                texts = []
-                for line in lines:
-                    if line.error is not None:
-                        say(f"captioning: {line.error}")
+            for number, of_shard in found:
+                lines = []
+                for line in of_shard:
+                    if error := json.loads(line).get("error"):
+                        say(f"captioning: {error}")
                         unreadable += 1
-                    texts.append(line.text)
+                    lines.append(line)
                     progress.update()
-                shards.write(number, texts)
+                shards.write(number, lines)
         shards.write_manifest(photos=total, unreadable=unreadable)
         return unreadable
 

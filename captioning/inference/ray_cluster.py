@@ -6,16 +6,16 @@ import os
 import signal
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from captioning.captioner.captioner import Captioner
 from captioning.data.photo_shards import photo_size
 from captioning.errors import InputError
-from captioning.inference.bulk import Line, captioned_lines
+from captioning.inference.bulk import captioned_lines
 from captioning.search.search import Search
 
 MOST_BLOCKS = 10_000
@@ -25,16 +25,6 @@ ANSWERS_WITHIN = 10.0
 """Seconds to wait for the answer of a cluster."""
 
 
-class Job(NamedTuple):
-    """What every worker needs, sent to each machine once."""
-
-    captioner: Captioner
-    search: Search
-    batch_size: int
-    folder: str
-    on_gpu: bool
-
-
 def lines_by_ray(
     address: str,
     device: str | None,
@@ -42,7 +32,7 @@ def lines_by_ray(
     search: Search,
     parts: Iterable[tuple[int, Sequence[Path]]],
     batch_size: int,
-) -> Iterator[tuple[int, list[Line]]]:
+) -> Iterator[tuple[int, list[str]]]:
     """The lines of each shard as the cluster finishes it, in any order.
 
     Only this process holds results: a shard on a machine that dies is captioned again on another.
@@ -73,7 +63,7 @@ def lines_by_ray(
             if device == "cuda" and not gpus:
                 raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
             on_gpu = gpus > 0 and device != "cpu"
-            job = Job(captioner, search, batch_size, str(Path.cwd()), on_gpu)
+            job = captioner, search, batch_size, str(Path.cwd()), on_gpu
             shards = [
                 {"number": number, "photos": json.dumps([str(photo) for photo in photos])}
                 for number, photos in parts
@@ -91,7 +81,7 @@ def lines_by_ray(
             for row in rows.iter_rows():
                 if row["failure"]:
                     raise InputError(row["failure"])
-                lines = [Line(*line) for line in json.loads(row["lines"])]
+                lines = json.loads(row["lines"])
                 check_seen(lines, row["blind"])
                 yield int(row["number"]), lines
         except ray.exceptions.RayError as error:
@@ -109,38 +99,36 @@ class Worker:
     def __init__(self, job: Any) -> None:
         import ray
 
-        self.job: Job = ray.get(job)
-        if self.job.on_gpu:
-            self.job.captioner.to("cuda")
+        self.captioner, self.search, self.batch_size, self.folder, on_gpu = ray.get(job)
+        if on_gpu:
+            self.captioner.to("cuda")
         else:  # threads wait for each other on busy cores; and digits depend on their number
             torch.set_num_threads(1)
 
     def __call__(self, shard: dict[str, Any]) -> dict[str, list[Any]]:
         """One row for another: the photos of a shard become its lines."""
         photos = [Path(photo) for photo in json.loads(shard["photos"][0])]
-        lines: list[Line] = []
+        lines: list[str] = []
         failure, blind = "", ""
         try:
             if not all(photo.is_absolute() for photo in photos):
-                os.chdir(self.job.folder)  # where the process that found the photos runs
-            lines += captioned_lines(
-                self.job.captioner, self.job.search, photos, self.job.batch_size
-            )
+                os.chdir(self.folder)  # where the process that found the photos runs
+            lines += captioned_lines(self.captioner, self.search, photos, self.batch_size)
             if all(photo_size(photo) is None for photo in photos):
                 blind = socket.gethostname()
         except (InputError, OSError) as error:
             failure = f"machine {socket.gethostname()}: {error}"
         return {
             "number": list(shard["number"]),
-            "lines": [json.dumps(lines)],  # escapes bytes of file names that are not UTF-8
+            "lines": [json.dumps(lines)],
             "failure": [failure],
             "blind": [blind],
         }
 
 
-def check_seen(lines: Sequence[Line], blind: str) -> None:
+def check_seen(lines: Sequence[str], blind: str) -> None:
     """Raise InputError if the machine `blind` sees no photo of these lines, but this one does."""
-    photos = [Path(json.loads(line.text)["image"]) for line in lines] if blind else []
+    photos = [Path(json.loads(line)["image"]) for line in lines] if blind else []
     if any(photo_size(photo) is not None for photo in photos):
         raise InputError(
             f"machine {blind} sees no {photos[0]}; every machine needs the photos at the same paths"
@@ -159,8 +147,14 @@ def _connected(address: str) -> Any:
         if address not in ("auto", "local"):
             # Ray itself waits for minutes.
             socket.create_connection((host, int(port)), ANSWERS_WITHIN).close()
-        with _silent_stderr():
+        kept = os.dup(2)  # C++ code and its threads print; an error that matters is raised
+        try:
+            with Path(os.devnull).open("w") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
             ray.init(address, log_to_driver=False, configure_logging=False)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise InputError(
@@ -170,16 +164,3 @@ def _connected(address: str) -> Any:
     for number, handler in handlers.items():  # Ray takes SIGTERM
         signal.signal(number, handler)
     return ray
-
-
-@contextmanager
-def _silent_stderr() -> Iterator[None]:
-    """Discard what C++ code and its threads print; an error that matters is raised."""
-    kept = os.dup(2)
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

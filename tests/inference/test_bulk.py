@@ -6,7 +6,7 @@ import pytest
 
 from captioning.captioner import Captioner
 from captioning.data.images import find_photos
-from captioning.errors import InputError
+from captioning.errors import InputError, printable_json
 from captioning.inference.bulk import Photos, Shards, caption_into_shards
 from captioning.search import BeamSearch, Sampling
 from tests.conftest import draw_photos
@@ -84,7 +84,7 @@ def test_new_photos_get_further_shards_wherever_they_are(
 def test_a_shard_says_which_photos_have_a_caption(shards: Shards) -> None:
     name = "caf\udce9.jpg"  # not UTF-8
     entries = {"image": name, "caption": "a dog"}, {"image": "b.jpg", "error": "b.jpg: empty"}
-    shards.write(0, [json.dumps(entry, ensure_ascii=False) for entry in entries])
+    shards.write(0, [printable_json(entry) for entry in entries])
     assert lines(shards)[0][0]["image"] == name
     assert list(shards.lines(0)) == [(name, True), ("b.jpg", False)]
 

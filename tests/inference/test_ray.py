@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from captioning.errors import InputError
-from captioning.inference.bulk import Line
 from captioning.inference.ray_cluster import check_seen
 from tests.conftest import draw_photos, refusal
 
@@ -117,7 +116,7 @@ def test_a_damaged_photo_is_an_error_line_as_on_one_machine(
 
 
 def test_a_machine_without_the_photos_is_named(photos: Path) -> None:
-    here, gone = (Line(json.dumps({"image": str(photos / n)}), "e") for n in ("000.png", "x"))
+    here, gone = (json.dumps({"image": str(photos / n)}) for n in ("000.png", "x"))
     check_seen([gone], blind="far")
     check_seen([here], blind="")
     with pytest.raises(InputError, match=r"machine far sees no .*000"):
