@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
 from io import BufferedReader, BytesIO
 from itertools import chain, count
 from pathlib import Path
@@ -59,7 +58,7 @@ class Upload:
         return self.name
 
 
-class Photo(NamedTuple):
+class DecodedPhoto(NamedTuple):
     """A decoded photo, which may have fewer pixels than its file."""
 
     image: Image.Image  # in RGB, upright
@@ -82,7 +81,9 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
     return read_photo(path, None, max_pixels).image
 
 
-def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS) -> Photo:
+def read_photo(
+    path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS
+) -> DecodedPhoto:
     """The photo as `read_image` gives it, with large JPEGs at 1/2, 1/4 or 1/8 of their size.
 
     These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
@@ -94,11 +95,14 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
         max_pixels = path.max_pixels
     else:
         source = opened_photo(path)
-    may_be_heif = formats == FORMATS
     with source as file:
         try:
-            if may_be_heif and _is_heif(file) and _reads_heif():
-                formats = ("HEIF",)
+            if formats == FORMATS and _is_heif(file):
+                with suppress(ImportError):
+                    from pillow_heif import register_heif_opener
+
+                    register_heif_opener()
+                    formats = ("HEIF",)
             image: Image.Image = Image.open(file, formats=formats)
             width, height = image.size
             if width * height > max_pixels:
@@ -114,7 +118,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
             with suppress(Exception):
                 if image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS:
                     size = height, width
-            return Photo(upright(image), size)
+            return DecodedPhoto(upright(image), size)
         except InputError:
             raise
         except (Image.DecompressionBombError, MemoryError):
@@ -122,7 +126,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
         except UnidentifiedImageError:
             file.seek(0)
             reason = "not an image that can be read; convert it to JPEG or PNG"
-            if may_be_heif and _is_heif(file) and not _reads_heif():
+            if formats == FORMATS and _is_heif(file):
                 reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
             elif not file.read(1):
                 reason = "empty file (0 bytes); copy or download the photo again"
@@ -155,8 +159,6 @@ def is_photo(path: str | Path) -> bool:
             if _is_heif(file):
                 return True
             Image.open(file, formats=FORMATS)
-    except Image.DecompressionBombError:
-        return True
     except Exception:  # of the file system, or of Pillow's plugins: anything
         return False
     return True
@@ -167,17 +169,6 @@ def _is_heif(file: BufferedReader | BytesIO) -> bool:
     head = file.read(64)
     file.seek(0)
     return head[4:8] == b"ftyp" and any(brand in head[8:] for brand in HEIF_BRANDS)
-
-
-@cache
-def _reads_heif() -> bool:
-    """Register Pillow's plugin for HEIF, if it is installed."""
-    try:
-        from pillow_heif import register_heif_opener
-    except ImportError:
-        return False
-    register_heif_opener()
-    return True
 
 
 def _grey(image: Image.Image) -> Image.Image:

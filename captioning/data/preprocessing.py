@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -15,7 +15,7 @@ from PIL.Image import Image, Resampling, fromarray, new
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import FORMATS, MAX_PIXELS, Upload, read_photo, upright
+from captioning.data.images import FORMATS, MAX_PIXELS, DecodedPhoto, Upload, read_photo, upright
 from captioning.errors import InputError, reading, shown
 
 MARGIN = 7 / 8
@@ -146,28 +146,50 @@ class Preprocessing(Configurable):
             raise InputError(f"{shown(photo)}: not a photo; give a path, an image, bytes or pixels")
         return given
 
-    def __call__(
-        self,
-        photo: str | Path | Upload | Image,
-        place: Callable[[tuple[int, int]], Place] | None = None,
-    ) -> View:
+    def __call__(self, photo: str | Path | Upload | Image) -> View:
         """The photo as the model sees it; safe to call from several threads.
-
-        Args:
-            photo: a path, an upload, or an image as `read_image` gives it.
-            place: gives the part that is seen of a photo of some width and height; by default
-                the method of this name.
 
         Raises:
             InputError: the photo cannot be read.
         """
+        decoded = self._decoded(photo)
+        return self._view(decoded, self.place(decoded.size))
+
+    def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
+        """A random crop, with `flip` mirrored half of the time; for training.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        right, down, mirror = torch.rand(3, generator=generator).tolist()
+        decoded = self._decoded(photo)
+        left, top, across, high = self.place(decoded.size)
+        width, height = across * MARGIN, high * MARGIN
+        if self.fit == "crop":  # anywhere in the photo, not only in its middle
+            left, top, (across, high) = 0.0, 0.0, decoded.size
+        left, top = left + right * (across - width), top + down * (high - height)
+        view = self._view(decoded, (left, top, width, height))
+        return view.mirrored() if flip and mirror < 0.5 else view
+
+    def _decoded(self, photo: str | Path | Upload | Image) -> DecodedPhoto:
         if isinstance(photo, Image):
-            image, size = photo, photo.size
-        else:
-            image, size = read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
-        left, top, width, height = (place or self.place)(size)
-        (x0, x1), across, x_bar, (left, width) = self._along(left, width, size[0])
-        (y0, y1), down, y_bar, (top, height) = self._along(top, height, size[1])
+            return DecodedPhoto(photo, photo.size)
+        return read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+
+    def _view(self, photo: DecodedPhoto, place: Place) -> View:
+        """A part of a photo, with bars where it lies outside."""
+        image, size = photo
+        along = []  # the columns, then the rows
+        for start, extent, length in zip(place[:2], place[2:], size, strict=True):
+            first, last = max(start, 0.0), min(start + extent, float(length))
+            shown, bar, covered = self.size, 0, (start, extent)
+            if (first, last) != (start, start + extent):  # bars take whole pixels
+                shown = max(1, round(self.size * (last - first) / extent))
+                bar = min(round(self.size * (first - start) / extent), self.size - shown)
+                scale = (last - first) / shown
+                covered = first - bar * scale, self.size * scale
+            along.append((first, last, shown, bar, covered))
+        (x0, x1, across, x_bar, (left, width)), (y0, y1, down, y_bar, (top, height)) = along
         # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
         r = round(size[0] / image.width)
         box = x0 / r, y0 / r, x1 / r, y1 / r
@@ -178,44 +200,9 @@ class Preprocessing(Configurable):
         pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
         return View(pixels, (left, top, width, height), size)
 
-    def _along(
-        self, start: float, extent: float, length: int
-    ) -> tuple[tuple[float, float], int, int, tuple[float, float]]:
-        """Along one axis: the pixels of the photo that are seen, how many of the image show them,
-        how many come before these in a bar, and what the image covers with its bars."""
-        first, last = max(start, 0.0), min(start + extent, float(length))
-        if (first, last) == (start, start + extent):
-            return (first, last), self.size, 0, (start, extent)
-        pixels = max(1, round(self.size * (last - first) / extent))  # bars take whole pixels
-        bar = min(round(self.size * (first - start) / extent), self.size - pixels)
-        scale = (last - first) / pixels
-        return (first, last), pixels, bar, (first - bar * scale, self.size * scale)
-
-    def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
-        """A random crop, with `flip` mirrored half of the time; for training.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
-        right, down, mirror = torch.rand(3, generator=generator).tolist()
-
-        def cropped(size: tuple[int, int]) -> Place:
-            left, top, across, high = self.place(size)
-            width, height = across * MARGIN, high * MARGIN
-            if self.fit == "crop":  # anywhere in the photo, not only in its middle
-                left, top, (across, high) = 0.0, 0.0, size
-            return left + right * (across - width), top + down * (high - height), width, height
-
-        view = self(photo, cropped)
-        return view.mirrored() if flip and mirror < 0.5 else view
-
 
 class MirroredPreprocessing(Preprocessing):
     """The same, mirrored left to right; for training."""
 
-    def __call__(
-        self,
-        photo: str | Path | Upload | Image,
-        place: Callable[[tuple[int, int]], Place] | None = None,
-    ) -> View:
-        return super().__call__(photo, place).mirrored()
+    def __call__(self, photo: str | Path | Upload | Image) -> View:
+        return super().__call__(photo).mirrored()
