@@ -104,11 +104,9 @@ def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
             captioner = Captioner.from_config(config, kernels)
         state = fitted_tensors(captioner.model.state_dict(keep_vars=True), tensors)
         kinds = {type(module).__module__.partition(".")[0] for module in captioner.model.modules()}
-        if kinds.issubset(BUILT_WITHOUT_VALUES):
-            captioner.model.load_state_dict(state, assign=True)
-        else:
+        if has_others := not kinds.issubset(BUILT_WITHOUT_VALUES):
             captioner = Captioner.from_config(config, kernels)
-            captioner.model.load_state_dict(state)
+        captioner.model.load_state_dict(state, assign=not has_others)
     return captioner.freeze()
 
 
@@ -165,8 +163,19 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         is_archive = zipfile.is_zipfile(content)
     config = None
     try:
-        if is_archive:
-            config, tensors = _in_checkpoint(file)
+        if is_archive:  # of Lightning
+            with zipfile.ZipFile(file) as archive:
+                kinds = {entry.compress_type for entry in archive.infolist()}
+                # If compressed, a small file could fill the memory.
+                is_whole = kinds == {zipfile.ZIP_STORED} and archive.testzip() is None
+            # Memory-mapped: the optimizer's state, twice as large as the model, is not read.
+            saved = torch.load(file, "cpu", weights_only=True, mmap=True) if is_whole else {}
+            tensors = {
+                name.removeprefix(PREFIX): value
+                for name, value in saved["state_dict"].items()
+                if isinstance(name, str) and name.startswith(PREFIX)
+            }
+            config = saved[KEY]
         else:
             with safe_open(file, framework="pt") as saved:
                 config = json.loads((saved.metadata() or {}).get(KEY, "null"))
@@ -174,27 +183,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             beside = file.with_name(CONFIG)
             if config is None and beside.exists():  # of a folder
                 config = read_json(beside)
-    except InputError:
-        raise
     except Exception:  # the libraries raise a dozen kinds for files that they did not write
         config = None
     if not isinstance(config, dict):
         raise InputError(f"{path}: damaged, or not a model of captioning")
     return config, tensors
-
-
-def _in_checkpoint(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """The same of a checkpoint of Lightning, whose checksums are compared first."""
-    with zipfile.ZipFile(path) as archive:
-        kinds = {entry.compress_type for entry in archive.infolist()}
-        # If compressed, a small file could fill the memory.
-        if kinds != {zipfile.ZIP_STORED} or archive.testzip() is not None:
-            raise InputError(f"{path}: damaged, or not a checkpoint of captioning; copy it again")
-    # Memory-mapped, so that the optimizer's state, twice as large as the model, is not read.
-    saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    tensors = {
-        name.removeprefix(PREFIX): value
-        for name, value in saved["state_dict"].items()
-        if isinstance(name, str) and name.startswith(PREFIX)
-    }
-    return saved[KEY], tensors

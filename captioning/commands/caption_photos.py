@@ -22,6 +22,8 @@ from captioning.commands.options import (
 from captioning.errors import InputError, PhotoError, printable
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from captioning.captioner import Caption, Captioner
     from captioning.search import Search
     from captioning.viewing.viewer import PhotoCard
@@ -149,7 +151,7 @@ def caption(
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
 
-    from captioning.data.images import find_photos, picture_names
+    from captioning.data.images import find_photos, picture_names, read_image
     from captioning.files import written_whole
     from captioning.inference.bulk import json_line
     from captioning.progress_bar import ProgressBar, say
@@ -203,8 +205,12 @@ def caption(
                 with written_whole(text_files[photo]) as file:
                     file.write_text(lines, "utf-8", "backslashreplace")
             if drawn:
-                names = {suffix: paths[photo] for suffix, paths in drawn.items()}
-                cards += _draw(photo, captions, names, max_megapixels)
+                image = read_image(photo, int(max_megapixels * 1e6))
+                for suffix, names in drawn.items():
+                    if suffix == ".html":
+                        cards.append(_write_page(photo, image, captions, names[photo]))
+                    else:
+                        best.save(names[photo], image)
             for each, line, whole in zip(asked, written, said, strict=True):
                 rows.append((photo, line, each.confidence))
                 if json:
@@ -275,26 +281,19 @@ def _readings(
             yield error
 
 
-def _draw(
-    photo: Path, captions: "Sequence[Caption]", names: dict[str, Path], max_megapixels: float
-) -> "list[PhotoCard]":
-    """Write the pictures of a photo; returns the index's card of its page, if there is one."""
-    from captioning.data.images import read_image
+def _write_page(
+    photo: Path, image: "Image", captions: "Sequence[Caption]", page: Path
+) -> "PhotoCard":
+    """Write the page of a photo; returns its card in the index."""
     from captioning.viewing import viewer
     from captioning.viewing.html_document import save_html
-    from captioning.viewing.viewer import PhotoCard
 
-    image, best = read_image(photo, int(max_megapixels * 1e6)), captions[0]
-    for suffix in names.keys() - {".html"}:
-        best.save(names[suffix], image)
-    if (page := names.get(".html")) is None:
-        return []
-    views = [each.view() for each in captions]
+    best, views = captions[0], [each.view() for each in captions]
     save_html(viewer.viewer_html(image, views, photo.name), page)
     small = viewer.jpeg(image, viewer.THUMBNAIL)
     sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
     notes = [photo.name + sure]
-    return [PhotoCard(photo.name, small, best.sentence, notes, best.confidence, page.name)]
+    return viewer.PhotoCard(photo.name, small, best.sentence, notes, best.confidence, page.name)
 
 
 def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:

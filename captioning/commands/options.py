@@ -45,15 +45,6 @@ Maps = Annotated[
 ]
 
 
-Repeats = Annotated[
-    bool | None,
-    Parameter(
-        negative="--no-repeats",
-        help="Let a caption say all words again, or only those that people often do.",
-    ),
-]
-
-
 @Parameter(name="*", group="Data")
 @dataclass(frozen=True)
 class DataOptions:
@@ -141,7 +132,8 @@ class SearchOptions:
     """Smallest number of words."""
     no_repeat_ngram: int | None = None
     """Never repeat N words in a row."""
-    repeats: Repeats = None
+    repeats: Annotated[bool | None, Parameter(negative="--no-repeats")] = None
+    """Let a caption say all words again, or only those that people often do."""
     seed: int = 0
     """Of sampling."""
 
