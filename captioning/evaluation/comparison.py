@@ -37,7 +37,14 @@ Format = Literal["text", "csv", "markdown"]
 
 
 class Compared(NamedTuple):
-    """A corpus score of two systems, with `bootstrap_p` and `randomisation_p`."""
+    """A corpus score of two systems, with two p-values of their difference.
+
+    By the paired bootstrap, as in sacreBLEU and Moses, the absolute differences of the samples,
+    shifted to a mean of 0, are the distribution under the null hypothesis. For clear differences
+    that is half of a two-sided p-value. Unlike sacreBLEU's, ties are extreme: equal systems have
+    p = 1. By randomisation, whose p-value is two-sided, it is the absolute differences after random
+    swaps.
+    """
 
     first: float
     second: float
@@ -80,39 +87,20 @@ def compared(
     )
     found = {}
     for name, own in first.corpus.items():
-        difference = second.corpus[name] - own
-        p_values = (
-            bootstrap_p(difference, bootstrap[name]),
-            randomisation_p(difference, swapped[name]),
-        )
+        difference, distances = second.corpus[name] - own, np.abs(bootstrap[name])
         found[name] = Compared(
-            own, second.corpus[name], percentile_interval(bootstrap[name]), *p_values
+            *(own, second.corpus[name], percentile_interval(bootstrap[name])),
+            share_as_extreme(difference, distances - distances.mean()),
+            share_as_extreme(difference, np.abs(swapped[name])),
         )
     return found
 
 
-def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
-    """The p-value of a difference by the paired bootstrap, from the samples' differences.
+def share_as_extreme(difference: float, distances: NDArray[np.float64]) -> float:
+    """The p-value of a difference: the share of distances that are at least as large.
 
-    As in sacreBLEU and Moses, the absolute differences of the samples, shifted to a mean of 0, are
-    the distribution under the null hypothesis. p is the share that is at least the absolute
-    difference; one more sample counts as extreme. For clear differences this is half of a two-sided
-    p-value. Unlike sacreBLEU's, ties are extreme: equal systems have p = 1.
+    The observed difference counts as one of them (Riezler and Maxwell 2005, figure 1).
     """
-    distances = np.abs(resampled)
-    return _share_as_extreme(difference, distances - distances.mean())
-
-
-def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
-    """The two-sided p-value of a difference, from the differences after random swaps.
-
-    p is the share of trials with at least the absolute difference, where the observed one counts
-    as a trial (Riezler and Maxwell 2005, figure 1).
-    """
-    return _share_as_extreme(difference, np.abs(swapped))
-
-
-def _share_as_extreme(difference: float, distances: NDArray[np.float64]) -> float:
     extreme = distances >= abs(difference) - ROUNDING
     return float(extreme.sum() + 1) / (len(extreme) + 1)
 

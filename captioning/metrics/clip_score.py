@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.errors import InputError
-from captioning.metrics.scores import Scores, check_pairs
+from captioning.metrics.scores import Scores
 from captioning.progress_bar import ProgressBar, stage
 
 NAME = "CLIPScore"
@@ -85,7 +85,6 @@ class ClipScore:
         Raises:
             InputError: a photo is missing, damaged or too large.
         """
-        check_pairs(captions, references)
         every = [*captions, *(text for each in references for text in each)]
         of_photo = _vectors("photos", images, PHOTOS, self._encode_photos)
         of_text = _vectors("texts", every, TEXTS, self._encode_texts)

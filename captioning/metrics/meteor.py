@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.errors import reading
 from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem
-from captioning.metrics.scores import Scores, check_pairs
+from captioning.metrics.scores import Scores
 from captioning.metrics.spice import packaged_file
 from captioning.progress_bar import stage
 
@@ -92,7 +92,6 @@ class Meteor:
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> Scores:
         """METEOR of captions' words, each with the reference that gives the largest score."""
-        check_pairs(candidates, references)
         captions = [
             normalized(" ".join(UNKNOWN if word == SPECIAL[UNK] else word for word in words))
             for words in candidates

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from captioning.data.vocabulary import SPECIAL, UNK
-from captioning.metrics.scores import Words, check_pairs
+from captioning.metrics.scores import Words
 
 MAX_N = 4
 """The largest n of the COCO evaluation's n-grams."""
@@ -85,7 +85,6 @@ class Corpus(NamedTuple):
 
 def corpus_of(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Corpus:
     """The corpus of these captions, one candidate per image."""
-    check_pairs(candidates, references)
     captions: list[Words] = [
         [_UNKNOWN if word == SPECIAL[UNK] else word for word in words] for words in candidates
     ]

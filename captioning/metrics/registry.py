@@ -58,6 +58,8 @@ def scored(
     Scorers receive words. ROUGE-L receives tokens, in which `22 3/4` with a no-break space is one,
     since the COCO evaluation splits captions at plain spaces for ROUGE-L alone.
     """
+    if not candidates or not all(references):
+        raise ValueError("each image needs a caption and at least one reference")
     if scorer is rouge_scores:
         return scorer(candidates, references)
     return scorer(

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from captioning.data.vocabulary import SPECIAL, UNK
-from captioning.metrics.scores import Scores, Words, check_pairs
+from captioning.metrics.scores import Scores, Words
 
 BETA = 1.2
 """The weight of recall relative to precision."""
@@ -26,7 +26,6 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     those of the reference. Each is the maximum over references, which may be different ones. The
     corpus score is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
     """
-    check_pairs(candidates, references)
     scores = np.zeros(len(candidates))
     for image, (candidate, written) in enumerate(zip(candidates, references, strict=True)):
         common = _common_lengths(candidate or EMPTY, [each or EMPTY for each in written])

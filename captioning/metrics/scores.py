@@ -104,12 +104,6 @@ PhotoScorer: TypeAlias = Callable[
 """Scores untokenized captions against references and photos; the last argument has image ids."""
 
 
-def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
-    """Raise ValueError unless each image has one caption and at least one reference."""
-    if not candidates or len(candidates) != len(references) or not all(references):
-        raise ValueError("each image needs a caption and at least one reference")
-
-
 def generated_tokens(caption: str, name: TokenizerName = "ptb") -> list[str]:
     """The tokens of a generated caption for scores, by the vocabulary's tokenizer `name`.
 

@@ -131,9 +131,7 @@ def ground(
                 means[name] = np.stack([flat[row, a:b].mean(axis=0) for row, a, b in phrases])
             hidden: dict[str, list[dict[str, float]]] = dict.fromkeys(names, [{}] * len(tested))
             if drops and captioned.annotations.shape[1] == rows * columns:
-                hidden = _faithfulness(
-                    captioned, phrases, means, random, orders if curves else None
-                )
+                hidden = _faithfulness(captioned, phrases, means, random, orders)
             for name in names:
                 mentions[name] += [
                     GroundedMention(*each, weights, map_values(weights, each[-1]) | values)
