@@ -18,7 +18,6 @@ from captioning.evaluation.report import aligned
 from captioning.metrics.scores import (
     LEVEL,
     RESAMPLES,
-    Interval,
     Scores,
     in_blocks,
     percentile_interval,
@@ -48,7 +47,7 @@ class Compared(NamedTuple):
 
     first: float
     second: float
-    interval: Interval  # of second - first, by the paired bootstrap
+    interval: tuple[float, float]  # of second - first, by the paired bootstrap
     p_bootstrap: float
     p_randomisation: float
 

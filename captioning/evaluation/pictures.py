@@ -14,7 +14,7 @@ from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.records import Record
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
-from captioning.evaluation.grounding.mentions import MEASURES
+from captioning.evaluation.grounding.targets import MEASURES
 from captioning.evaluation.report import Report
 from captioning.files import written_whole
 from captioning.viewing import viewer

@@ -18,13 +18,13 @@ from captioning.files import write_json
 from captioning.metrics import registry
 from captioning.metrics.scores import (
     LEVEL,
-    Interval,
+    Estimate,
     PhotoScorer,
     Scorer,
     Scores,
     diversity,
+    estimates,
     generated_tokens,
-    intervals,
     omitted_words,
     share_that_repeats,
 )
@@ -118,10 +118,10 @@ class Report:
         return self.scores.images
 
     @cached_property
-    def intervals(self) -> dict[str, Interval]:
-        """The confidence intervals of the corpus scores, computed on first use."""
+    def estimates(self) -> dict[str, Estimate]:
+        """The corpus scores with their confidence intervals, computed on first use."""
         with stage("intervals of the scores"):
-            return intervals(self.scores)
+            return estimates(self.scores)
 
     @property
     def summary(self) -> dict[str, float]:
@@ -130,11 +130,10 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The whole report as plain values: scores with intervals, statistics, and each image."""
-        found = {name: self.intervals[name]._asdict() for name in self.corpus}
         rows = np.stack([*self.images.values()], axis=1).tolist()
         return {
             "interval": LEVEL,
-            "scores": {name: {"value": self.corpus[name], **its} for name, its in found.items()},
+            "scores": {name: found._asdict() for name, found in self.estimates.items()},
             "statistics": dict(self.statistics),
             "omitted words": self.omitted,
             "images": [
@@ -160,8 +159,8 @@ class Report:
     def table(self) -> str:
         """The scores with their intervals, and lines about the captions."""
         rows = [
-            (name, f"{value:.4f}", "({:.4f} to {:.4f})".format(*self.intervals[name]))
-            for name, value in self.corpus.items()
+            (name, f"{value:.4f}", f"({low:.4f} to {high:.4f})")
+            for name, (value, low, high) in self.estimates.items()
         ]
         counts = self.statistics
         note = (
@@ -172,10 +171,6 @@ class Report:
             f"{counts['share of references that repeat']:.1%} of people's"
         )
         return f"{aligned(rows)}\n{note}\n{self.omissions}"
-
-    def with_interval(self, name: str) -> str:
-        """A corpus score with its interval, such as ``0.834 (0.590 to 1.083)``."""
-        return "{:.3f} ({:.3f} to {:.3f})".format(self.corpus[name], *self.intervals[name])
 
     @property
     def omissions(self) -> str:

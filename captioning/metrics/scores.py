@@ -3,6 +3,7 @@
 Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -185,24 +186,34 @@ def omitted_words(
     }
 
 
-class Interval(NamedTuple):
-    """The bounds of a confidence interval at `LEVEL`."""
+class Estimate(NamedTuple):
+    """A score with its interval at `LEVEL`, whose ends are NaN if a resample is undefined."""
 
+    value: float
     low: float
     high: float
 
+    def text(self, form: str) -> str:
+        """The value and, in brackets, the interval; each by the format `form`."""
+        value, low, high = (f"{each:{form}}" for each in self)
+        return value if math.isnan(self.low) else f"{value} ({low} to {high})"
 
-def intervals(scores: Scores, seed: int = 0) -> dict[str, Interval]:
-    """Percentile bootstrap intervals of corpus scores over images, by name; same resamples."""
+
+def estimates(scores: Scores, seed: int = 0) -> dict[str, Estimate]:
+    """Corpus scores by name with percentile bootstrap intervals over images; same resamples."""
     images = len(next(iter(scores.images.values())))
     found = resampled(scores.resampled, images, seed)
-    return {name: percentile_interval(values) for name, values in found.items()}
+    return {
+        name: Estimate(value, *percentile_interval(found[name]))
+        for name, value in scores.corpus.items()
+    }
 
 
-def percentile_interval(values: NDArray[np.float64]) -> Interval:
+def percentile_interval(values: NDArray[np.float64]) -> tuple[float, float]:
     """The interval that holds the middle `LEVEL` of the values."""
     tail = 100 * (1 - LEVEL) / 2
-    return Interval(*np.percentile(values, (tail, 100 - tail)).tolist())
+    low, high = np.percentile(values, (tail, 100 - tail)).tolist()
+    return low, high
 
 
 Draws: TypeAlias = Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]]

@@ -212,7 +212,7 @@ def finetune(
     why = f", {share:.0%} of the way back to the model" if share else ""
     if share == 1:
         why = "; the model is kept as it was, which does as well without these photos"
-    old, new = (each.with_interval("CIDEr") for each in (before, after))
+    old, new = (each.estimates["CIDEr"].text(".3f") for each in (before, after))
     say(f"CIDEr on the photos to validate: {old} before, {new} now{why}")
     if after.corpus["CIDEr"] < max(0.1, before.corpus["CIDEr"]):
         # Captions of other photos have up to 0.1.
@@ -226,7 +226,7 @@ def finetune(
             say(printable(f'  {photo.image.name}: "{old}" before, {people}'))
     if to_keep:
         both = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
-        old, new = (each.with_interval("CIDEr") for each in both)
+        old, new = (each.estimates["CIDEr"].text(".3f") for each in both)
         say(f"CIDEr on the photos to keep: {old} before, {new} now")
     elif share < 1:
         say(f"{_forgotten(initial, kept)}; --keep FOLDER trains such photos along")

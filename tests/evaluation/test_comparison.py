@@ -21,7 +21,7 @@ from captioning.metrics import scores
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.scores import Interval, Scores
+from captioning.metrics.scores import Scores
 
 IMAGES = 120
 WORDS = [f"word{number}" for number in range(18)]
@@ -165,5 +165,5 @@ TABLES = {
 
 @pytest.mark.parametrize("form", TABLES)
 def test_the_table_for_people(form: Any) -> None:
-    found = {"BLEU-1": Compared(0.25, 0.125, Interval(-0.25, 0.5), 0.25, 0.0625)}
+    found = {"BLEU-1": Compared(0.25, 0.125, (-0.25, 0.5), 0.25, 0.0625)}
     assert comparison_table(found, NOTE, form).splitlines() == TABLES[form]

@@ -9,8 +9,7 @@ from captioning.data.records import ImageObject
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundedMention, GroundingReport, Mention
 from captioning.evaluation.grounding.lexicon import ImageMentions
-from captioning.evaluation.grounding.mentions import map_values
-from captioning.evaluation.grounding.targets import Target
+from captioning.evaluation.grounding.targets import Target, map_values
 from captioning.evaluation.pictures import draw_mentions, draw_scores, save_grounding
 
 

@@ -73,7 +73,7 @@ def test_the_files_have_scores_intervals_and_images(tmp_path: Path) -> None:
     captions = json.loads((tmp_path / "captions.json").read_text())
     assert scores == report.summary == report.corpus | full["statistics"]
     assert {name: entry["value"] for name, entry in full["scores"].items()} == report.corpus
-    assert full["scores"]["CIDEr"]["low"] == report.intervals["CIDEr"].low
+    assert full["scores"]["CIDEr"]["low"] == report.estimates["CIDEr"].low
     shown = [{key: entry[key] for key in ("image_id", "caption")} for entry in full["images"]]
     assert shown == captions == [{"image_id": k, "caption": v} for k, v in CAPTIONS.items()]
     assert [entry["CIDEr"] for entry in full["images"]] == report.images["CIDEr"].tolist()

@@ -7,7 +7,7 @@ from captioning.evaluation.grounding.grounding_report import (
 )
 from captioning.evaluation.grounding.lexicon import Lexicon, Mention, categories, named_by_people
 from captioning.evaluation.grounding.measure import ground
-from captioning.evaluation.grounding.mentions import GroundedMention
+from captioning.evaluation.grounding.targets import GroundedMention
 
 __all__ = [
     "GroundedMention",

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.evaluation.grounding.mentions import DROPS, FAITHFULNESS, gaussian, named
+from captioning.evaluation.grounding.targets import DROPS, FAITHFULNESS, gaussian, named
 from captioning.search.search import NEVER
 
 HIDDEN = 0.5

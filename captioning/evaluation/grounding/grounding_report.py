@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from captioning.errors import printable
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
 from captioning.evaluation.grounding.lexicon import ImageMentions
-from captioning.evaluation.grounding.mentions import (
+from captioning.evaluation.grounding.targets import (
     ATTENDED,
     CENTRED,
     FAITHFULNESS,
@@ -29,23 +29,10 @@ from captioning.evaluation.grounding.mentions import (
 )
 from captioning.evaluation.report import aligned
 from captioning.maps import ATTENTION
-from captioning.metrics.scores import LEVEL, percentile_interval, resampled
+from captioning.metrics.scores import LEVEL, Estimate, percentile_interval, resampled
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Numerators and denominators, each (images,)."""
-
-
-class Estimate(NamedTuple):
-    """A score with its interval at `LEVEL`, whose ends are NaN if a resample is undefined."""
-
-    value: float
-    low: float
-    high: float
-
-    def text(self, form: str) -> str:
-        """The value and, in brackets, the interval; each by the format `form`."""
-        value, low, high = (f"{each:{form}}" for each in self)
-        return value if math.isnan(self.low) else f"{value} ({low} to {high})"
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from captioning.evaluation.grounding.lexicon import (
     categories,
     named_by_people,
 )
-from captioning.evaluation.grounding.mentions import GroundedMention, gaussian, map_values
-from captioning.evaluation.grounding.targets import Target
+from captioning.evaluation.grounding.targets import GroundedMention, Target, gaussian, map_values
 from captioning.maps import Captioned, word_maps
 from captioning.progress_bar import ProgressBar
 

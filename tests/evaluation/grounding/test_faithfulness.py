@@ -16,7 +16,7 @@ from captioning.evaluation.grounding.faithfulness import (
     occlusion_drops,
     phrase_probabilities,
 )
-from captioning.evaluation.grounding.mentions import AT_RANDOM, ATTENDED
+from captioning.evaluation.grounding.targets import AT_RANDOM, ATTENDED
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory, State, Step
 

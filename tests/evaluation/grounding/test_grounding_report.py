@@ -13,15 +13,15 @@ from captioning.evaluation.grounding import (
 )
 from captioning.evaluation.grounding.grounding_report import with_intervals
 from captioning.evaluation.grounding.lexicon import ImageMentions
-from captioning.evaluation.grounding.mentions import (
+from captioning.evaluation.grounding.targets import (
     ATTENDED,
     CENTRED,
     DROPS,
     FAITHFULNESS,
+    Target,
     map_values,
     named,
 )
-from captioning.evaluation.grounding.targets import Target
 
 CROP = (0.0, 0.0, 40.0, 40.0)
 HITS, TRIES = np.array([3.0, 0.0, 1.0]), np.array([4.0, 0.0, 1.0])

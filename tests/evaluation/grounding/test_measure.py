@@ -11,7 +11,7 @@ from captioning.data.readers import Coco
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport, Lexicon, Mention, ground
-from captioning.evaluation.grounding.mentions import ATTENDED, DROPS
+from captioning.evaluation.grounding.targets import ATTENDED, DROPS
 
 TIMES_GAUSSIAN = "fall, times the Gaussian's"
 KINDS = Lexicon({kind: [kind] for kind in ("circle", "square", "triangle", "star", "cross")})

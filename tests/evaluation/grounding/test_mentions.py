@@ -6,15 +6,15 @@ import pytest
 
 from captioning.data.records import ImageObject
 from captioning.evaluation.grounding import GroundedMention, Mention
-from captioning.evaluation.grounding.mentions import (
+from captioning.evaluation.grounding.targets import (
     KINDS,
     MEASURES,
     SOURCES,
+    Target,
     gaussian,
     map_values,
     named,
 )
-from captioning.evaluation.grounding.targets import Target
 
 SIZE = (100, 80)
 CROP = (10.0, 0.0, 80.0, 80.0)
