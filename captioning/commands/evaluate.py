@@ -55,8 +55,8 @@ def evaluate(
     folder = made_folder(out or folder_beside(using.model[0]) / f"{kind}-{data.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = right is not None or any(len(record.captions) > 1 for record in records)
-    assessed = None
-    if captioner.calibration is not None and is_decided:
+    calibration = captioner.calibration if is_decided else None
+    if calibration is not None:
         assessed = assess(captioner, records, chosen, right, using.batch_size, features)
         captions = assessed.captions
     else:
@@ -75,11 +75,11 @@ def evaluate(
     report.write(folder, {"name": data.name, "split": data.split})
     metrics.note_on_cider(len(captions))
     print(report.table())
-    if assessed is not None and captioner.calibration is not None:
-        calibration = CalibrationReport.of((assessed, captioner.calibration))
-        write_json(folder / "calibration.json", calibration.as_json())
-        save_calibration(calibration, folder / "calibration.png")
-        print(calibration.line())
+    if calibration is not None:
+        found = CalibrationReport.of((assessed, calibration))
+        write_json(folder / "calibration.json", found.as_json())
+        save_calibration(found, folder / "calibration.png")
+        print(found.line())
     if features is None:  # with them, the photos may be missing
         objects = data.reader(objects=True).read(data.split)
         known = grounding.categories(objects)

@@ -76,10 +76,8 @@ class DocumentFrequencies:
 
     def save(self, path: str | Path) -> None:
         """Write a NumPy archive; the frequencies must be of words, not of their ids."""
-        arrays: dict[str, Any] = {
-            "images": np.array(self.images),
-            "words": np.frombuffer(json.dumps(list(self.numbers)).encode(), dtype=np.uint8),
-        }
+        words = np.frombuffer(json.dumps(list(self.numbers)).encode(), dtype=np.uint8)
+        arrays: dict[str, Any] = {"images": np.array(self.images), "words": words}
         for n, (codes, counts) in enumerate(zip(self.codes, self.counts, strict=True), start=1):
             arrays |= {f"codes{n}": codes, f"counts{n}": counts}
         with written_whole(path) as temporary, temporary.open("wb") as file:

@@ -25,33 +25,26 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     3.1): the longest common subsequence with a reference over the words of the caption, and over
     those of the reference. Each is the maximum over references, which may be different ones. The
     corpus score is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
-    """
-    scores = np.zeros(len(candidates))
-    for image, (candidate, written) in enumerate(zip(candidates, references, strict=True)):
-        common = _common_lengths(candidate or EMPTY, [each or EMPTY for each in written])
-        precision = max(common) / len(candidate or EMPTY)
-        recall = max(n / len(each or EMPTY) for n, each in zip(common, written, strict=True))
-        if precision > 0:
-            scores[image] = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
-    return Scores.of("ROUGE-L", scores)
-
-
-def _common_lengths(words: Words, others: Sequence[Words]) -> list[int]:
-    """The length of the longest common subsequence with each of the other captions.
 
     Each row of the dynamic programming table is one integer; bit i is 0 where the length increases
     with word i (Hyyrö, "Bit-Parallel LCS-length Computation Revisited", 2004).
     """
-    positions: dict[Hashable, int] = {}  # of each word, as bits
-    for index, word in enumerate(words):
-        positions[word] = positions.get(word, 0) | 1 << index
-    positions.pop(SPECIAL[UNK], None)
-    everywhere = (1 << len(words)) - 1
-    lengths = []
-    for other in others:
-        row = everywhere
-        for word in other:
-            matches = row & positions.get(word, 0)
-            row = (row + matches | row - matches) & everywhere
-        lengths.append(len(words) - row.bit_count())
-    return lengths
+    scores = np.zeros(len(candidates))
+    for image, (candidate, written) in enumerate(zip(candidates, references, strict=True)):
+        words, precision, recall = candidate or EMPTY, 0.0, 0.0
+        positions: dict[Hashable, int] = {}  # of each word, as bits
+        for index, word in enumerate(words):
+            positions[word] = positions.get(word, 0) | 1 << index
+        positions.pop(SPECIAL[UNK], None)
+        everywhere = (1 << len(words)) - 1
+        for other in (each or EMPTY for each in written):
+            row = everywhere
+            for word in other:
+                matches = row & positions.get(word, 0)
+                row = (row + matches | row - matches) & everywhere
+            common = len(words) - row.bit_count()
+            precision = max(precision, common / len(words))
+            recall = max(recall, common / len(other))
+        if precision > 0:
+            scores[image] = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+    return Scores.of("ROUGE-L", scores)

@@ -40,7 +40,20 @@ class Spice:
                 f"{NAME} needs Stanford CoreNLP 3.6.0, which pycocoevalcap downloads; "
                 f"`python -m pycocoevalcap.spice.get_stanford_models`, or omit {NAME}"
             )
-        self._java = _java()
+        home = os.environ.get("JAVA_HOME")
+        java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+        version = None
+        if java is not None:
+            command = [java, "-version"]
+            told = subprocess.run(command, capture_output=True, text=True, errors="replace")
+            version = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+        if java is None or version is None or int(version[1]) > LATEST:
+            has = f"Java {version[1]}" if version else "no Java that runs"
+            raise InputError(
+                f"{NAME} needs Java 8 to {LATEST}, but {home or 'the PATH'} has {has}; "
+                f"set JAVA_HOME to such a Java, or omit {NAME}"
+            )
+        self._java = java
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
@@ -83,20 +96,3 @@ def packaged_file(metric: str, name: str) -> Path:
     raise InputError(
         f"{metric} needs the package pycocoevalcap; `pip install pycocoevalcap`, or omit {metric}"
     )
-
-
-def _java() -> str:
-    """The path of Java: that in JAVA_HOME if set, otherwise the first on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
-    version = None
-    if found is not None:
-        told = subprocess.run([found, "-version"], capture_output=True, text=True, errors="replace")
-        version = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
-    if found is None or version is None or int(version[1]) > LATEST:
-        has = f"Java {version[1]}" if version else "no Java that runs"
-        raise InputError(
-            f"{NAME} needs Java 8 to {LATEST}, but {home or 'the PATH'} has {has}; "
-            f"set JAVA_HOME to such a Java, or omit {NAME}"
-        )
-    return found
