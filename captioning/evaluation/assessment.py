@@ -22,8 +22,8 @@ from captioning.captioner.calibration import LEAST, Calibration, confidence_feat
 from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids, padded
 from captioning.data.records import Record
-from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
-from captioning.data.tokens import FUNCTION_WORDS, tokenize, words_of
+from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores
+from captioning.data.tokens import FUNCTION_WORDS, words_of
 from captioning.data.vocabulary import PAD, UNK, Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.evaluation.captions import photos_of
@@ -171,7 +171,8 @@ def _said(
     logits: Float[Tensor, "T V"], tokens: Int[Tensor, " T"], record: Record, words: Vocabulary
 ) -> tuple[Float[np.ndarray, "_ G"], Bool[np.ndarray, " _"]]:
     """`Assessed.said` and `named` of a caption."""
-    stems = {stem(word) for caption in record.captions for word in tokenize(caption)}
+    cut = tokenizer(words.tokenizer)
+    stems = {stem(word) for caption in record.captions for word in cut(caption)}
     found = dict(enumerate(words.decode(tokens.tolist())))
     places = [place for place, word in found.items() if word not in FUNCTION_WORDS]
     chosen = logits[torch.tensor(places, dtype=torch.long)].float()

@@ -13,6 +13,7 @@ from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.tokens import FUNCTION_WORDS
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.assessment import (
     FEWEST,
@@ -236,6 +237,15 @@ def test_an_assessed_caption_is_that_of_the_captioner(shapes_data: Path) -> None
     assert likeliest[right] == pytest.approx(read[right], abs=1e-5)
     assert (likeliest[~right] > read[~right]).all()
     assert 0 < right.sum() < len(right)
+
+
+def test_what_people_name_is_cut_by_the_models_tokenizer(shapes_data: Path) -> None:
+    captioner = load("shapes")
+    letters = [chr(ord("一") + n) for n in range(len(captioner.vocabulary.words))]
+    captioner.vocabulary = Vocabulary(letters, "characters")
+    record = replace(Coco(shapes_data).read("val")[0], captions=("".join(letters),) * 2)
+    [named] = assess(captioner, [record]).named
+    assert named.all()
 
 
 def test_commands_say_how_sure_a_calibrated_model_is(
