@@ -193,17 +193,16 @@ def caption(
                 say(f"captioning: {best}")
                 continue
             captions = [best, *best.others][: wishes.captions]
-            asked = captions[: wishes.captions or 1]
-            said = [each.sentence if texts.sentence else each.text for each in asked]
-            said = [f"{texts.prefix}{line}{texts.suffix}" for line in said]
-            written = [
-                line if each.confidence is None or each.confidence >= min_confidence else ""
-                for each, line in zip(asked, said, strict=True)
-            ]
-            if photo in text_files and any(written):
-                lines = "".join(f"{line}\n" for line in written if line)
+            lines = []
+            for each in captions[: wishes.captions or 1]:
+                said = each.sentence if texts.sentence else each.text
+                said = f"{texts.prefix}{said}{texts.suffix}"
+                is_sure = each.confidence is None or each.confidence >= min_confidence
+                lines.append((each, said, said if is_sure else ""))
+            if photo in text_files and any(written for _, _, written in lines):
                 with written_whole(text_files[photo]) as file:
-                    file.write_text(lines, "utf-8", "backslashreplace")
+                    content = "".join(f"{written}\n" for _, _, written in lines if written)
+                    file.write_text(content, "utf-8", "backslashreplace")
             if drawn:
                 image = read_image(photo, int(max_megapixels * 1e6))
                 for suffix, names in drawn.items():
@@ -211,16 +210,16 @@ def caption(
                         cards.append(_write_page(photo, image, captions, names[photo]))
                     else:
                         best.save(names[photo], image)
-            for each, line, whole in zip(asked, written, said, strict=True):
-                rows.append((photo, line, each.confidence))
+            for each, said, written in lines:
+                rows.append((photo, written, each.confidence))
                 if json:
-                    shown = json_line(photo, each, whole)
+                    shown = json_line(photo, each, said)
                 elif text is not None:
                     scored = zip(each.words, each.probabilities, strict=True)
                     shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
                 else:
                     chance = [f"{each.confidence:.2f}"] if confidence else []
-                    shown = printable(*chance, photo, line or NOT_SURE)
+                    shown = printable(*chance, photo, written or NOT_SURE)
                 try:
                     say(shown, file=sys.stdout)
                 except BrokenPipeError:

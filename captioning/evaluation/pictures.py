@@ -19,7 +19,7 @@ from captioning.evaluation.report import Report
 from captioning.files import written_whole
 from captioning.viewing import viewer
 from captioning.viewing.html_document import save_html
-from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
+from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_panels
 
 WORDS = 12  # of the plot: the most frequent ones
 SHOWN, COLUMNS = 8, 4  # mentions in the picture of the best, or of the worst
@@ -93,7 +93,7 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
     for axes, each in zip(panels, mentions, strict=False):
         photo = read_image(each.image, max_pixels)
         target = each.target
-        [picture] = word_pictures(photo, each.weights[None], target.crop, target.offset)
+        _, picture = word_panels(photo, each.weights[None], target.crop, target.offset)
         axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
         for left, top, *size in target.boxes:
             box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)

@@ -63,7 +63,7 @@ def draw(
         crop: the part of the photo that the maps cover.
         offset: of the maps.
     """
-    panels = _panels(photo, maps, crop, offset)
+    panels = word_panels(photo, maps, crop, offset)
     shown, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
@@ -117,16 +117,10 @@ def frames(
 ) -> list[Image.Image]:
     """For each word the photo with the word's map, above the caption up to this word.
 
-    A caption without words has one frame, the photo.
-
-    Args:
-        photo: the photo, upright.
-        pieces: the words, each behind the space that belongs before it.
-        maps: of the words.
-        crop: the part of the photo that the maps cover.
-        offset: of the maps.
+    A caption without words has one frame, the photo. Arguments are as of `draw`; `pieces` are the
+    words, each behind the space that belongs before it.
     """
-    plain, *panels = _panels(photo, maps, crop, offset)
+    plain, *panels = word_panels(photo, maps, crop, offset)
     words, families = drawable(pieces)
     found = []
     for count, panel in enumerate(panels or [plain], 1):
@@ -153,23 +147,17 @@ def frames(
     return found
 
 
-def word_pictures(
+def word_panels(
     photo: Image.Image,
     maps: Float[np.ndarray, "T rows columns"],
     crop: Crop,
     offset: Offset = (0.0, 0.0),
-) -> list[Image.Image]:
-    """The panels of `draw` without text, `LONG_SIDE` pixels on the longer side; one per word."""
-    return [Image.fromarray(panel) for panel in _panels(photo, maps, crop, offset)[1:]]
-
-
-def _panels(
-    photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop, offset: Offset
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """The photo, then for each word the photo in grey with the word's map in colours of inferno.
 
-    Inferno starts at black and its lightness grows evenly: a weight of zero adds nothing, and equal
-    differences look equal on dark and bright photos.
+    They have `LONG_SIDE` pixels on the longer side. Inferno starts at black and its lightness grows
+    evenly: a weight of zero adds nothing, and equal differences look equal on dark and bright
+    photos.
     """
     scale = LONG_SIDE / max(photo.size)
     width, height = (max(1, round(scale * side)) for side in photo.size)

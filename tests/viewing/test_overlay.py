@@ -9,7 +9,7 @@ from PIL import Image
 from captioning.data.preprocessing import Fit, Preprocessing
 from captioning.data.tokenizers import pieces
 from captioning.viewing import overlay
-from captioning.viewing.overlay import frames, upsampled, word_pictures
+from captioning.viewing.overlay import frames, upsampled, word_panels
 
 WIDE, TALL = (300, 200), (160, 400)
 MIDDLE = (50.0, 0.0, 200.0, 200.0)  # the central square of WIDE
@@ -77,8 +77,8 @@ def test_equal_weights_are_equal_inside_the_crop_zero_outside(
 def test_a_word_picture_is_brightest_at_the_largest_weight(
     size: tuple[int, int], crop: Any, weights: np.ndarray, centre: tuple[float, float]
 ) -> None:
-    (picture,) = word_pictures(photo(size, "black"), weights[None], crop)
-    light = np.asarray(picture.convert("L"))
+    _, picture = word_panels(photo(size, "black"), weights[None], crop)
+    light = np.asarray(Image.fromarray(picture).convert("L"))
     y, x = (places.mean() for places in np.nonzero(light == light.max()))
     found = (x + 0.5) / light.shape[1], (y + 0.5) / light.shape[0]
     assert found == pytest.approx(centre, abs=0.01)
@@ -94,15 +94,15 @@ def test_a_map_with_an_offset_is_moved_by_parts_of_a_cell() -> None:
 
 
 def test_unseen_parts_are_darker_than_a_weight_of_zero() -> None:
-    (picture,) = word_pictures(photo(), one_hot(1, 4)[None], MIDDLE)
-    row = np.asarray(picture.convert("L"))[160]
+    _, picture = word_panels(photo(), one_hot(1, 4)[None], MIDDLE)
+    row = np.asarray(Image.fromarray(picture).convert("L"))[160]
     outside, unattended = row[:80], row[81:150]  # the crop starts at 50/300 of 480 pixels
     assert outside.max() < 0.5 * unattended.min()
 
 
 def test_every_map_is_as_bright_as_the_others() -> None:
     weights = np.stack([one_hot(1, 1), 0.001 * one_hot(1, 1)])
-    first, second = word_pictures(photo(), weights, MIDDLE)
+    _, first, second = word_panels(photo(), weights, MIDDLE)
     np.testing.assert_array_equal(first, second)
 
 
