@@ -10,8 +10,7 @@ from torch import Tensor
 
 from captioning.maps.captioned import Captioned, Maps
 from captioning.models import Decoder, LSTMDecoder, TransformerDecoder
-from captioning.models.attention import masked_softmax
-from captioning.models.multi_head import MultiHead
+from captioning.models.attention import MultiHead, masked_softmax
 
 
 @torch.no_grad()

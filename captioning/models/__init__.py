@@ -6,6 +6,7 @@ from captioning.models.attention import (
     Attention,
     DotProductAttention,
     HardAttention,
+    MultiHeadAttention,
     ScoredAttention,
 )
 from captioning.models.backbones import BACKBONES
@@ -13,7 +14,6 @@ from captioning.models.decoder import Decoder
 from captioning.models.encoder import CNNEncoder, Encoder
 from captioning.models.lstm import LSTMDecoder
 from captioning.models.model import Model
-from captioning.models.multi_head import MultiHeadAttention
 from captioning.models.text_encoder import TextEncoder
 from captioning.models.transformer import TransformerDecoder
 

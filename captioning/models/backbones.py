@@ -160,7 +160,15 @@ def _state(name: str, weights: str | None) -> dict[str, Any]:
         raise InputError("plain: has no pretrained weights; give a file, or null for random ones")
     if weights == DEFAULT and name != "small":
         return _published(name)
-    state = _read_weights(SMALL_WEIGHTS if weights == DEFAULT else path_of(weights))
+    path, state = SMALL_WEIGHTS if weights == DEFAULT else path_of(weights), None
+    with reading(path), path.open("rb") as file:
+        try:
+            if path.suffix == ".safetensors":
+                state = load_file(path)
+            else:
+                state = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
+            raise InputError(f"{path}: not a file of weights") from None
     if not isinstance(state, dict):
         raise InputError(f"{weights}: not the weights of a {name}")
     return state
@@ -207,16 +215,6 @@ def _answers(url: str) -> None:
     except URLError as error:
         if not isinstance(error.reason, SSLError):  # libraries bring certificates of their own
             raise
-
-
-def _read_weights(path: Path) -> Any:
-    with reading(path), path.open("rb") as file:
-        try:
-            if path.suffix == ".safetensors":
-                return load_file(path)
-            return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
-            raise InputError(f"{path}: not a file of weights") from None
 
 
 def stages_of(network: Any, name: str) -> list[nn.Module]:

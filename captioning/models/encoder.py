@@ -147,8 +147,7 @@ class CNNEncoder(Encoder):
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         features = self.pool(feature_map(images, self.mean, self.std, self.stages))
-        height, width = images.shape[2:]
-        self._grids[height, width] = features.shape[2], features.shape[3]
+        self._grids[images.shape[2], images.shape[3]] = features.shape[2], features.shape[3]
         return features.flatten(2).transpose(1, 2)  # section 3.1.1
 
     def grid(self, height: int, width: int) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
+from captioning.models.attention import MultiHead
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.models.multi_head import MultiHead
 
 
 def sinusoids(positions: Float[Tensor, "T"], width: int) -> Float[Tensor, "T W"]:

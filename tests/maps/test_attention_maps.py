@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from captioning.maps import head_names, word_maps
-from captioning.models.multi_head import MultiHead
+from captioning.models.attention import MultiHead
 from tests.maps.conftest import TOKENS, captioned
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.multi_head import MultiHead
+from captioning.models.attention import MultiHead
 
 ROWS, QUERIES, KEYS, WIDTH, HEADS = 3, 4, 4, 6, 2
 
