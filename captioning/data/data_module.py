@@ -211,14 +211,8 @@ class CaptionData(pl.LightningDataModule):
             first_epoch=self._epochs,
             first_index=self._batches * self.batch_size,
         )
-        return self._loader(
-            self.train_records,
-            sampler,
-            augment=self.augment,
-            mirrored=self._mirrored,
-            tells_seen=self.tells_seen,
-            crop=self.crop,
-        )
+        varied = {"augment": self.augment, "mirrored": self._mirrored, "crop": self.crop}
+        return self._loader(self.train_records, sampler, **varied, tells_seen=self.tells_seen)
 
     def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(self.val_records)

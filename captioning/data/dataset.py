@@ -60,12 +60,8 @@ def sided(record: Record) -> bool:
 
 def collate(examples: Sequence[Example]) -> Batch:
     """Examples as one batch."""
-    return Batch(
-        images=torch.stack([example.image for example in examples]),
-        tokens=padded([example.captions for example in examples]),
-        records=[example.record for example in examples],
-        seen=[example.seen for example in examples if example.seen is not None],
-    )
+    images, captions, records, seen = zip(*examples, strict=True)
+    return Batch(torch.stack(images), padded(captions), [*records], [*filter(None, seen)])
 
 
 def padded(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T"]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float16, UInt8
+from jaxtyping import Float16
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, distributed
@@ -26,7 +26,7 @@ from torch.nn import Module
 
 from captioning.configurable import bare_name
 from captioning.data.photo_shards import photo_hash
-from captioning.data.preprocessing import Preprocessing
+from captioning.data.preprocessing import Preprocessing, View
 from captioning.device import on_device
 from captioning.errors import InputError, reading
 from captioning.files import only_writer, written_whole
@@ -137,32 +137,28 @@ def feature_cache(
             distributed.broadcast_object_list(work)
         hashes, first = work
         batches = list(enumerate(cut(hashes, BATCH), first))[process::count]
-        photos = [photo for _, batch in batches for photo in batch]
+        photos = [Path(photo) for _, batch in batches for photo in batch]
         encode = faster(encoder) if faster and photos else encoder
         device = next(encoder.parameters()).device
 
-        def seen(photo: str) -> UInt8[Tensor, "3 S S"]:
-            return preprocessing(Path(photo)).pixels
-
         @torch.inference_mode()
-        def encoded(images: list[Tensor]) -> Float16[Tensor, "B P C"]:
-            return encode(on_device(images, device)).half().cpu()
+        def encoded(views: list[View]) -> Float16[Tensor, "B P C"]:
+            return encode(on_device([view.pixels for view in views], device)).half().cpu()
 
         shown = process == 0 and bool(photos)
         if shown and hint:
             say(f"encoding {len(photos):,} photos; {hint}")
-        pixels = cut(read_ahead(seen, photos, AHEAD * BATCH), BATCH)
+        views = cut(read_ahead(preprocessing, photos, AHEAD * BATCH), BATCH)
         with (
             torch.backends.cudnn.flags(enabled=True, allow_tf32=False),  # as captioners on a GPU
-            closing(in_threads(encoded, pixels, device)) as features,
+            closing(in_threads(encoded, views, device)) as features,
             ProgressBar(name, "images", len(photos), leave=True, shown=shown) as bar,
         ):
             for (number, batch), rows in zip(batches, features, strict=True):
                 names = {os.path.relpath(photo, root): hashes[photo] for photo in batch}
                 index = json.dumps({"fingerprint": key, "images": names})
-                content = save({"features": rows.contiguous()}, {"index": index})
                 with written_whole(folder / f"features-{number:06d}.safetensors") as path:
-                    path.write_bytes(content)
+                    path.write_bytes(save({"features": rows.contiguous()}, {"index": index}))
                 bar.update(len(batch))
         if count > 1:
             distributed.barrier()
