@@ -24,16 +24,14 @@ class Check:
     """What the splits of a data set hold, faults included; `str` gives a readable report.
 
     Attributes:
-        source: the data set and its format.
+        reader: of the data set.
         splits: the contents of each split, with its problems.
         faulty: the photos that are missing, cannot be read, or are in an earlier split too.
-        folders: that should hold the photos.
     """
 
-    source: str
+    reader: Reader
     splits: dict[str, Contents]
     faulty: frozenset[Path]
-    folders: tuple[Path, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -41,36 +39,35 @@ class Check:
         return not any(split.problems for split in self.splits.values())
 
     def __str__(self) -> str:
-        rows: list[tuple[Any, ...]] = [
-            ("split", "images", "captions", "min / mean / max", "objects")
-        ]
+        rows: list[Any] = [("split", "images", "captions", "min / mean / max", "objects")]
+        notes: list[str] = []
+        lengths: list[int] = []
+        abspath = os.path.abspath  # not resolving links
+        folders = tuple(f"{abspath(folder)}{os.sep}" for folder in self.reader.folders)
         for name, split in self.splits.items():
             counts = [len(record.captions) for record in split.records] or [0]
             per_image = f"{min(counts)} / {sum(counts) / len(counts):.1f} / {max(counts)}"
             objects = sum(len(record.objects) for record in split.records)
             rows.append((name, len(split.records), sum(counts), per_image, objects))
-        width = max(len(name) for name, *_ in rows)
-        lines = [self.source]
-        lines += [f"{name:{width}}  {a:>8}  {b:>8}  {c:>18}  {d:>8}" for name, a, b, c, d in rows]
-        folders = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in self.folders)  # noqa: PTH100
-        for name, contents in self.splits.items():
+            lengths += [len(characters(text)) for each in split.records for text in each.captions]
             by_kind = defaultdict(list)
-            for problem in contents.problems:
+            for problem in split.problems:
                 by_kind[problem.kind].append(problem.name)
             for kind, names in by_kind.items():
-                lines += [f"{name}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
-                lines += [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
-            photos = [record.image for record in contents.records]
-            outside = [p for p in photos if not os.path.abspath(p).startswith(folders)]  # noqa: PTH100
-            if outside:
+                notes += [f"{name}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
+                notes += [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
+            photos = [record.image for record in split.records]
+            if outside := [photo for photo in photos if not abspath(photo).startswith(folders)]:
                 note = f"{len(outside)} outside the data set's folder, such as {outside[0]}"
-                lines.append(f"{name}: not a problem: {note}")
-        texts = (t for split in self.splits.values() for r in split.records for t in r.captions)
-        if lengths := sorted(len(characters(text)) for text in texts):
-            most = lengths[(len(lengths) - 1) * 99 // 100]
+                notes.append(f"{name}: not a problem: {note}")
+        width = max(len(name) for name, *_ in rows)
+        table = (f"{name:{width}}  {a:>8}  {b:>8}  {c:>18}  {d:>8}" for name, a, b, c, d in rows)
+        lines = [f"{self.reader.root} ({type(self.reader).__name__})", *table, *notes]
+        if lengths:
+            most = sorted(lengths)[(len(lengths) - 1) * 99 // 100]
             lines.append(
                 f"words of a caption: {sum(lengths) / len(lengths):.1f} on average, at most {most} "
-                f"in 99 of 100, {lengths[-1]} in the longest"
+                f"in 99 of 100, {max(lengths)} in the longest"
             )
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append(f"Problems found: {count}" if count else "No problems found")
@@ -109,8 +106,7 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
                 name = f"{record.image} is {image} of {first}"
                 contents.problems.append(Problem("images that are in another split too", name))
                 faulty.add(record.image)
-    source = f"{reader.root} ({type(reader).__name__})"
-    return Check(source, splits, frozenset(faulty), tuple(reader.folders))
+    return Check(reader, splits, frozenset(faulty))
 
 
 def _hash_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:

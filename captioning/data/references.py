@@ -48,7 +48,8 @@ def read_references(path: str | Path, split: str | None = None) -> References:
     Photos may be missing, except where their captions lie beside them or in them. An image in two
     splits is an error unless one of these is named.
     """
-    reader = reader_for(path, objects=False, captions_only=True)
+    reader = reader_for(path, objects=False)
+    reader.captions_only = True
     captions: dict[int | str, tuple[str, ...]] = {}
     photos: dict[int | str, str] = {}
     for name in reader.splits if split is None else (split,):

@@ -36,9 +36,6 @@ NLTK = ("treebank", "wordpunct", "tweet")
 SPACED = ("ptb", *NLTK)
 """Tokenizers of scripts that write spaces between words."""
 
-EXTRAS = {"japanese": "ja", "chinese": "zh", "thai": "th"}
-"""The extra of this package that a tokenizer needs."""
-
 # Characters of scripts without spaces between words. The first ones have none beside words of
 # other scripts and numbers either.
 EAST_ASIAN = (
@@ -107,7 +104,7 @@ def tokenizer(name: TokenizerName) -> Tokenizer:
     try:
         cut = _cut_by_library(name)
     except ImportError:
-        extra = EXTRAS[name]
+        extra = {"japanese": "ja", "chinese": "zh", "thai": "th"}[name]
         raise InputError(
             f"the tokenizer {name} needs the extra {extra}; run pip install 'captioning[{extra}]'"
         ) from None

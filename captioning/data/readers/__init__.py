@@ -26,7 +26,6 @@ def reader_for(
     images: str | Path | None = None,
     caption_column: str | None = None,
     val_fraction: float | None = None,
-    captions_only: bool = False,
 ) -> Reader:
     """The reader of the data set at `root`, chosen by its file names, else by their content.
 
@@ -36,7 +35,6 @@ def reader_for(
         images: folder of the photos; by default where the reader looks for them.
         caption_column: the column of the captions, if the data set is a table.
         val_fraction: share of the photos for validation, if the data set has no splits.
-        captions_only: whether photos are not looked for; see `Reader.captions_only`.
     """
     root = Path(root)
     if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():
@@ -59,7 +57,5 @@ def reader_for(
             f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
         )
     options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
-    options |= {"caption_column": caption_column}
-    reader = kind(root, **{name: value for name, value in options.items() if name in taken})
-    reader.captions_only = captions_only
-    return reader
+    options["caption_column"] = caption_column
+    return kind(root, **{name: value for name, value in options.items() if name in taken})

@@ -110,14 +110,12 @@ class Reader:
     def _contents(self) -> dict[str, Contents]:
         """What `_read` finds of each split; the problems belong to the first one."""
         problems: list[Problem] = []
-        records = self._read(problems)
-        if problems and not records:
+        found = {split: Contents(its, []) for split, its in self._read(problems).items()}
+        if problems and not found:
             raise InputError(problems[0].name)
-        first = next(iter(in_order(records)), None)
-        return {
-            split: Contents(its, problems if split == first else [])
-            for split, its in records.items()
-        }
+        for first in in_order(found)[:1]:
+            found[first].problems.extend(problems)
+        return found
 
     def read(self, split: str) -> list[Record]:
         """The images of a split that have captions; empty captions and malformed rows are left out.
