@@ -163,11 +163,10 @@ class Reader:
         captions: dict[tuple[str, str, int | str], list[str]] = defaultdict(list)
         for row in rows:
             captions[row.split or "", row.name, row.image_id].extend(row.captions)
-        names = list(dict.fromkeys(name for _, name, _ in captions))
-        paths = dict(zip(names, self._photos(names, source, *options), strict=True))
+        paths = self._photos([name for _, name, _ in captions], source, *options)
         records: dict[str, list[Record]] = defaultdict(list)
-        for (split, name, image_id), texts in captions.items():
-            records[split].append(Record(paths[name], image_id, tuple(texts)))
+        for path, ((split, _, image_id), texts) in zip(paths, captions.items(), strict=True):
+            records[split].append(Record(path, image_id, tuple(texts)))
         return records
 
     def _photos(
