@@ -73,7 +73,7 @@ class Calibration:
 
     def chance_named(self, word: str, probability: float) -> float | None:
         """The chance that people name what a word names; None for function words, or unknown."""
-        if not self.named or word in FUNCTION_WORDS:
+        if not self.named or word.lower() in FUNCTION_WORDS:
             return None
         slope, intercept = self.named
         odds = 1 / min(max(probability, LEAST), 1 - LEAST) - 1

@@ -188,7 +188,7 @@ FUNCTION_WORDS = frozenset(
     him them who which what there is are was were be been being has have having do does and or as
     while not no very in on at of to from by with without for into onto over under up down through
     near next behind between front along around across off out above below against beside inside
-    outside top side
+    outside top side 's n't
     """.split()  # noqa: SIM905
 )
 

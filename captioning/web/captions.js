@@ -217,7 +217,7 @@ export class Captioner {
   named(word, probability) {
     const { named = [] } = this.about.calibration ?? {};
     if (!named.length) return {};
-    if (this.about.functions.includes(word)) return { named: null };
+    if (this.about.functions.includes(word.toLowerCase())) return { named: null };
     const odds = 1 / Math.min(Math.max(probability, LEAST), 1 - LEAST) - 1;
     return { named: 1 / (1 + odds ** named[0] * Math.exp(-named[1])) };
   }

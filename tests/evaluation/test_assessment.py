@@ -74,7 +74,7 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     assert found.named == pytest.approx((0.5, 1.0), abs=0.1)
     assert found.photo == ()
     assert found.chance_named("dog", 0.5) == pytest.approx(1 / (1 + np.exp(-1)), abs=0.02)
-    assert found.chance_named("the", 0.5) is None
+    assert found.chance_named("The", 0.5) is found.chance_named("'s", 0.5) is None
 
 
 def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
