@@ -89,6 +89,6 @@ def corpus_of(candidates: Sequence[Words], references: Sequence[Sequence[Words]]
         [_UNKNOWN if word == SPECIAL[UNK] else word for word in words] for words in candidates
     ]
     captions += chain.from_iterable(references)
-    lengths = np.array(list(map(len, captions)))
-    images = np.repeat(np.arange(len(candidates)), list(map(len, references)))
-    return Corpus(ngram_counts(captions), *np.split(lengths, [len(candidates)]), images)
+    lengths, count = np.array(list(map(len, captions))), len(candidates)
+    images = np.repeat(np.arange(count), list(map(len, references)))
+    return Corpus(ngram_counts(captions), lengths[:count], lengths[count:], images)
