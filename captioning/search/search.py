@@ -178,14 +178,21 @@ class Search(Configurable):
         """
         if self.once is not None:  # PAD, never generated, stands for words that may repeat
             log_probs.scatter_(-1, self.once[tokens], float("-inf"))
-        ends_early = tokens.shape[-1] < self.min_length
-        if not ends_early and not self.no_repeat_ngram:
+        length, n = tokens.shape[-1], self.no_repeat_ngram
+        ends_early, may_repeat = length < self.min_length, 0 < n <= length
+        if not ends_early and not may_repeat:
             return
         end = log_probs[..., EOS].clone()
         if ends_early:
             log_probs[..., EOS] = float("-inf")
-        if self.no_repeat_ngram:
-            _forbid_repeats(log_probs, tokens, self.no_repeat_ngram)
+        if may_repeat:  # words that would complete an n-gram for the second time
+            begun, last = tokens[..., length - n + 1 :], tokens[..., n - 1 :]
+            repeats = torch.ones_like(last, dtype=torch.bool)
+            for place in range(n - 1):
+                earlier = tokens[..., place : place + last.shape[-1]]
+                repeats &= earlier == begun[..., place : place + 1]
+            penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
+            log_probs.scatter_add_(-1, last, penalties.masked_fill(repeats, float("-inf")))
         stuck = log_probs.amax(dim=-1).isneginf()
         log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
 
@@ -260,16 +267,3 @@ def find_substitutes(
         found.append(best[:k].tolist())
         ids[place] = best[0]
     return found
-
-
-def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:
-    """Forbid, in place, the words that would complete an n-gram for the second time."""
-    length = tokens.shape[-1]
-    if length < n:
-        return
-    grams, begun = length - n + 1, tokens[..., length - n + 1 :]
-    repeats = torch.ones_like(tokens[..., :grams], dtype=torch.bool)
-    for place in range(n - 1):
-        repeats &= tokens[..., place : place + grams] == begun[..., place : place + 1]
-    penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
-    log_probs.scatter_add_(-1, tokens[..., n - 1 :], penalties.masked_fill(repeats, float("-inf")))
