@@ -113,7 +113,6 @@ def validation_html(
         ],
         no_words=NO_WORDS,
         epoch_text=epoch_text,
-        number=_number,
     )
 
 
@@ -146,9 +145,3 @@ def curve(points: Sequence[Point], best: float | None = None, end: float | None 
 def epoch_text(epoch: float) -> str:
     """Such as ``3`` or, within an epoch, ``2.5``."""
     return f"{round(epoch, 2):g}"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "\N{EN DASH}"
-    return f"{value:.0f}" if value >= 100 or (value.is_integer() and value > 1) else f"{value:.3f}"
