@@ -216,7 +216,7 @@ def _originals(photos: dict[str, Path]) -> dict[str, str]:
     for name in (name for names in by_size.values() if names[1:] for name in names):
         with suppress(InputError):  # whoever reads the photo says why it cannot be read
             by_content[photo_hash(photos[name])].append(found[name])
-    first = {}
+    first: dict[str, str] = {}
     for names in by_content.values():
         first |= dict.fromkeys(names, min(names, key=lambda name: (len(name), name)))
     found = {name: first.get(bare, bare) for name, bare in found.items()}
