@@ -115,19 +115,10 @@ def finetune_model(
     """
     from captioning.training import finetune as training
 
+    options = {"caption_column": caption_column, "val_fraction": val_share}
+    options["images"] = None if images is None else str(images)
     made = training.finetune(
-        data,
-        model,
-        out,
-        epochs,
-        seed,
-        skip_bad,
-        images,
-        caption_column,
-        val_share,
-        tokenizer,
-        keep,
-        overwrite,
+        data, model, out, epochs, seed, skip_bad, tokenizer, keep, overwrite, **options
     )
     print(printable(made))
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))

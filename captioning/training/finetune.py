@@ -16,7 +16,7 @@ from captioning.captioner import Captioner, export, load
 from captioning.configurable import LIMITS, full_name
 from captioning.data.folder_check import check
 from captioning.data.photo_shards import photo_hash
-from captioning.data.readers import Joined, Reader, reader_for
+from captioning.data.readers import Joined, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
@@ -70,16 +70,7 @@ class Plan(NamedTuple):
 
         Fewer epochs take as many steps, on smaller batches: words are learnt by steps.
         """
-        if photos < 20:
-            plan = cls(0, 30, 4, "a first try; give more")
-        elif photos < 100:
-            plan = cls(0, 30, 8, "the words and manner of captions")
-        elif photos < 500:
-            plan = cls(0, 20, 8, "the words and manner of captions, and frequent things")
-        elif photos < 2_000:
-            plan = cls(3, 12, 8, "captions of pictures like these")
-        else:
-            plan = cls(6, 8, 32, "captions of pictures of another kind")
+        plan = next(cls(*plan) for most, *plan in PLANS if photos < most)
         epochs = epochs or plan.epochs
         fewer = min(1.0, epochs / plan.epochs)
         return plan._replace(epochs=epochs, batch_size=max(4, int(fewer * plan.batch_size)))
@@ -90,11 +81,15 @@ class Plan(NamedTuple):
         most = -(-self.epochs // 10)
         return max(each for each in range(1, most + 1) if self.epochs % each == 0)
 
-    def captioned(self, training: int, validation: int) -> float:
-        """About how many photos the model captions in the same time."""
-        epoch = training * (1.5 if self.stages else 0.7)
-        validations = 2.5 * self.epochs / self.epochs_per_validation + len(SHARES)  # and a page
-        return training + validation + self.epochs * epoch + validations * validation
+
+PLANS: list[Any] = [
+    (20, 0, 30, 4, "a first try; give more"),
+    (100, 0, 30, 8, "the words and manner of captions"),
+    (500, 0, 20, 8, "the words and manner of captions, and frequent things"),
+    (2_000, 3, 12, 8, "captions of pictures like these"),
+    (np.inf, 6, 8, 32, "captions of pictures of another kind"),
+]
+"""For fewer photos than the first number: the plan."""
 
 
 def finetune(
@@ -104,12 +99,10 @@ def finetune(
     epochs: int | None = None,
     seed: int = 0,
     skip_bad: bool = False,
-    images: str | Path | None = None,
-    caption_column: str | None = None,
-    val_fraction: float | None = None,
     tokenizer: TokenizerName | None = None,
     keep: str | Path | None = None,
     overwrite: bool = False,
+    **options: Any,
 ) -> Path:
     """Train a model on a folder of captioned photos, starting from one that knows others.
 
@@ -118,7 +111,7 @@ def finetune(
     where it ended. If photos or captions have changed, it trains again, and keeps the earlier model
     as ``earlier.safetensors``. `out` gets the files of a training, such as ``config.yaml`` for
     ``captioning train``. Photos of `keep` train along, and have a say in what is kept. The
-    arguments are the command's.
+    arguments are the command's, `options` those of `reader_for`.
 
     Returns:
         ``best.safetensors``, calibrated if validation photos have several captions.
@@ -128,11 +121,11 @@ def finetune(
             has faults; `out` holds a model of other arguments and `overwrite` is off; or another
             process trains there.
     """
-    if tokenizer is not None:
-        split_by(tokenizer)  # whose library may be missing
     initial = load(model)
-    options: dict[str, Any] = {"caption_column": caption_column, "val_fraction": val_fraction}
-    options["images"] = None if images is None else str(images)
+    known = initial.vocabulary
+    cut = tokenizer or known.tokenizer
+    split = split_by(cut)
+    options = {name: value for name, value in options.items() if value is not None}
     readers = [reader_for(folder, objects=False, **options)]
     readers += [] if keep is None else [reader_for(keep, objects=False)]
     reader = readers[0] if keep is None else Joined(readers, balanced=True)
@@ -142,7 +135,7 @@ def finetune(
         if not skip_bad:
             raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
     bad = found.faulty
-    splits = [[r for r in reader.read(split) if r.image not in bad] for split in ("train", "val")]
+    splits = [[r for r in reader.read(its) if r.image not in bad] for its in ("train", "val")]
     own = {record.image for its in readers[0].splits for record in readers[0].contents(its).records}
     training, validation = ([r for r in records if r.image in own] for records in splits)
     others, to_keep = ([r for r in records if r.image not in own] for records in splits)
@@ -152,22 +145,30 @@ def finetune(
                 f"{source}: {len(train_on)} photos to train on and {len(validate)} to validate; "
                 "give at least 2 and 1"
             )
-    cut = tokenizer or initial.vocabulary.tokenizer
-    is_same = _known(initial, training, cut) >= SAME_WORDS
+    texts = [split(text) for record in (*training, *others) for text in record.captions]
+    of_own = [word for text in texts[: sum(len(r.captions) for r in training)] for word in text]
+    words = set(known.words)
+    is_same = cut == known.tokenizer and np.mean([w in words for w in of_own]) >= SAME_WORDS
+    is_other_language = not is_same and len(known) > FEW_WORDS
     plan = Plan.of(len(training), epochs)
     if not is_same and epochs is None:
         plan = plan._replace(epochs=ANEW * plan.epochs)
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
-    call: dict[str, Any] = {"the folder": str(Path(folder).resolve()), "--model": str(model)}
-    call |= {"--seed": seed, "--tokenizer": tokenizer, "--images": options["images"]}
-    call |= {"--caption-column": caption_column, "--val-share": val_fraction}
-    call |= {"--keep": None if keep is None else str(Path(keep).resolve())}
     data = [(r.image_id, r.captions, photo_hash(r.image)) for its in splits for r in its]
-    digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16]
-    call |= {"stages": plan.stages, "digest": digest}
+    call: dict[str, Any] = {
+        "the folder": str(Path(folder).resolve()),
+        "--model": str(model),
+        "--seed": seed,
+        "--tokenizer": tokenizer,
+        "--images": options.get("images"),
+        "--caption-column": options.get("caption_column"),
+        "--val-share": options.get("val_fraction"),
+        "--keep": None if keep is None else str(Path(keep).resolve()),
+        "stages": plan.stages,
+        "digest": hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16],
+    }
     goes_on = _goes_on(run, call, overwrite)
-    is_whole = goes_on and (run / MODEL).exists()
-    if is_whole and read_json(run / CALL).get("ended") == plan.epochs:
+    if goes_on and (run / MODEL).exists() and read_json(run / CALL).get("ended") == plan.epochs:
         say(f"{run}: nothing is left to train; to continue, raise --epochs")
         return run / MODEL
     captions = sum(len(record.captions) for record in (*training, *validation))
@@ -177,36 +178,45 @@ def finetune(
     )
     if keep is not None:
         say(f"{len(others):,} photos of {keep} train along, and {len(to_keep):,} validate")
+    records = [*validation, *to_keep]
     initial(validation[0].image)  # what is loaded once takes no longer for more photos
     began = perf_counter()
-    first = split_captions(initial, [*validation, *to_keep])
+    first = split_captions(initial, records)
     before = _report(first, validation, initial, cut)
-    seconds = (perf_counter() - began) / len(first)
-    seconds = STARTING + seconds * plan.captioned(len(training) + len(others), len(first))
+    # About how many photos the model captions in the same time; there is a page, too.
+    epoch = (len(training) + len(others)) * (1.5 if plan.stages else 0.7)
+    validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(SHARES)
+    photos = len(training) + len(others) + plan.epochs * epoch + (1 + validations) * len(records)
+    seconds = STARTING + (perf_counter() - began) / len(first) * photos
     say(
         f"the model {model} has CIDEr {before.corpus['CIDEr']:.3f} on the photos to validate; at "
         f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
-    settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
+    settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, cut)
     search = settings["model"]["search"]["init_args"]
-    if (longest := _longest([*training, *others], cut)) > search.get("max_length", longest):
+    # Exceeded by no more than one of a hundred captions.
+    longest = int(np.quantile([len(text) for text in texts], 0.99, method="higher"))
+    longest = min(longest, max(LIMITS["max_length"]))
+    if longest > search.get("max_length", longest):
         say(f"captions have up to {longest} words; so may the new model's")
         search["max_length"] = longest
-    parts = [_reader_settings(readers[0], folder, options)]
-    parts += [] if keep is None else [_reader_settings(readers[1], keep, {})]
-    joined = {"class": full_name(Joined), "readers": parts, "balanced": True}
-    is_other_language = not is_same and len(initial.vocabulary) > FEW_WORDS
     if is_other_language:
         say(f"captions in another language than {model}'s: none of its words is kept")
+    parts = []
+    for each, root, more in zip(readers, (folder, keep), (options, {}), strict=False):
+        given = {"root": str(root), **more, "objects": False}
+        taken = signature(type(each)).parameters
+        arguments = {name: value for name, value in given.items() if name in taken}
+        parts.append({"class_path": full_name(type(each)), "init_args": arguments})
+    both = {"class_path": full_name(Joined), "init_args": {"readers": parts, "balanced": True}}
     settings["data"] |= {
         "keep_words": not is_other_language,
-        "reader": parts[0] if keep is None else _as_yaml(joined),
+        "reader": parts[0] if keep is None else both,
         "min_count": 1 if captions < 2_000 else 3,
         "leave_out": sorted(map(str, bad)),
     }
     best = load(_trained(run, settings, call, goes_on))
     shares = SHARES if is_same else SHARES[:1]
-    records = [*validation, *to_keep]
     kept, share, report = best_between(str(model), best, records, cut, shares, len(validation))
     after = _report(report.captions, validation, kept, cut)
     why = f", {share:.0%} of the way back to the model" if share else ""
@@ -225,11 +235,16 @@ def finetune(
             people = f'"{new}" now; people: "{photo.captions[0]}"'
             say(printable(f'  {photo.image.name}: "{old}" before, {people}'))
     if to_keep:
-        both = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
-        old, new = (each.estimates["CIDEr"].text(".3f") for each in both)
+        reports = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
+        old, new = (each.estimates["CIDEr"].text(".3f") for each in reports)
         say(f"CIDEr on the photos to keep: {old} before, {new} now")
     elif share < 1:
-        say(f"{_forgotten(initial, kept)}; --keep FOLDER trains such photos along")
+        texts_of = [[each.text for each in its([*PHOTOS.values()])] for its in (initial, kept)]
+        three = zip(PHOTOS, *texts_of, strict=True)
+        changed = [its for its in three if its[1].lower() != its[2].lower()]
+        such = [f', such as {name}: "{a}" before, "{b}" now' for name, a, b in changed[:1]]
+        line = f"{len(changed)} of {len(PHOTOS)} everyday photos have another caption now"
+        say("".join([line, *such, "; --keep FOLDER trains such photos along"]))
     calibration = None
     try:
         if share < 1:
@@ -281,10 +296,8 @@ def _trained(run: Path, settings: dict[str, Any], call: dict[str, Any], goes_on:
                 shutil.copyfile(model, temporary)
         write_json(run / CALL, call)
 
-    arguments = ["--config", str(config), "--resume" if goes_on else "--overwrite"]
-    options = {"trainer.max_epochs": "--epochs", "early_stopping.patience": ""}
     try:
-        best = train(arguments, begins, options)
+        best = train(["--config", str(config), "--resume" if goes_on else "--overwrite"], begins)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert best is not None  # there is one process only
@@ -305,33 +318,6 @@ def _report(
         tokenizer=tokenizer,
         repeatable=captioner.vocabulary.repeatable,
     )
-
-
-def _forgotten(initial: Captioner, now: Captioner) -> str:
-    """A line on the captions of the free photos, before and now."""
-    captions = [[caption.text for caption in model([*PHOTOS.values()])] for model in (initial, now)]
-    both = [
-        each for each in zip(PHOTOS, *captions, strict=True) if each[1].lower() != each[2].lower()
-    ]
-    such = [f', such as {name}: "{old}" before, "{new}" now' for name, old, new in both[:1]]
-    return "".join(
-        [f"{len(both)} of {len(PHOTOS)} everyday photos have another caption now", *such]
-    )
-
-
-def _longest(records: Sequence[Record], tokenizer: TokenizerName) -> int:
-    """The number of tokens that no more than one of a hundred captions exceeds."""
-    texts = (text for record in records for text in record.captions)
-    lengths = [len(split_by(tokenizer)(text)) for text in texts]
-    return min(int(np.quantile(lengths, 0.99, method="higher")), max(LIMITS["max_length"]))
-
-
-def _known(captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName) -> float:
-    """The share of the captions' tokens that a model knows; 0 if its tokenizer is another."""
-    if tokenizer != captioner.vocabulary.tokenizer:
-        return 0.0
-    words, cut = set(captioner.vocabulary.words), split_by(tokenizer)
-    return float(np.mean([w in words for r in records for text in r.captions for w in cut(text)]))
 
 
 def best_between(
@@ -374,7 +360,7 @@ def best_between(
 
 
 def _settings(
-    initial: Captioner, model: str, run: Path, plan: Plan, tokenizer: TokenizerName | None
+    initial: Captioner, model: str, run: Path, plan: Plan, tokenizer: TokenizerName
 ) -> dict[str, Any]:
     """The configuration of the training, without the data set."""
     config = initial.config
@@ -389,7 +375,7 @@ def _settings(
             "fit": preprocessing.get("fit", "crop"),
             "batch_size": plan.batch_size,
             "features": str(run / "features"),
-            "tokenizer": tokenizer or initial.vocabulary.tokenizer,
+            "tokenizer": tokenizer,
         },
         "model": {
             **parts,
@@ -413,15 +399,6 @@ def _settings(
             "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
         },
     }
-
-
-def _reader_settings(
-    reader: Reader, root: str | Path, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A reader of a data set in the form of a configuration file."""
-    given = {"class": full_name(type(reader)), "root": str(root), **options, "objects": False}
-    taken = {"class", *signature(type(reader)).parameters}
-    return _as_yaml({n: value for n, value in given.items() if n in taken and value is not None})
 
 
 def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
