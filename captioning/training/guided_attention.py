@@ -88,7 +88,7 @@ class GuidedAttention(CrossEntropy):
             of_classes = _evidence(decoder, regions, self._class_words.words)
             terms["classes"] = class_loss(of_classes, self._class_words.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())
-        figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
+        figures = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
 
 
@@ -153,35 +153,35 @@ class Classes(NamedTuple):
 
 
 def classes_of(encoder: Encoder) -> Classes:
-    """The classes of the network that an encoder starts from; InputError if it has none."""
+    """The classes of the network that an encoder starts from; InputError if it has none.
+
+    Their names are known if they are those of ImageNet or one of its subsets.
+    """
     classes = None
     if isinstance(encoder, CNNEncoder) and encoder.config["weights"] is not None:
         name = encoder.config["backbone"]
         network = classifier(name, encoder.config["weights"])
-        feature_map = nn.Sequential(*stages_of(network, name))
-        classes = region_classes(network, feature_map, class_names(network, name))
+        names: list[Sequence[str]] = []
+        if not name.startswith(TIMM):
+            from torchvision.models import get_model_weights, list_models  # a second to import
+
+            if name in list_models():
+                meta = get_model_weights(name).DEFAULT.meta
+                names = [(each.lower(),) for each in meta["categories"]]
+        else:
+            from timm.data import ImageNetInfo, infer_imagenet_subset
+
+            if subset := infer_imagenet_subset(network):
+                info = ImageNetInfo(subset)
+                told = map(info.index_to_description, range(info.num_classes()))
+                names = [each.lower().split(", ") for each in told]
+        classes = region_classes(network, nn.Sequential(*stages_of(network, name)), names)
     if classes is None:
         raise InputError(
             "the encoder has no classes: it needs weights with a classifier on the mean of its "
             "feature map; or set the objective's classes to 0"
         )
     return classes
-
-
-def class_names(network: Any, name: str) -> Sequence[Sequence[str]]:
-    """The names of a network's classes, if they are those of ImageNet or one of its subsets."""
-    if name.startswith(TIMM):
-        from timm.data import ImageNetInfo, infer_imagenet_subset
-
-        subset = infer_imagenet_subset(network)
-        if subset is None:
-            return []
-        info = ImageNetInfo(subset)
-        return [info.index_to_description(i).lower().split(", ") for i in range(info.num_classes())]
-    from torchvision.models import get_model_weights, list_models
-
-    weights = get_model_weights(name).DEFAULT.meta["categories"] if name in list_models() else ()
-    return [(each.lower(),) for each in weights]
 
 
 @torch.no_grad()
@@ -217,24 +217,22 @@ class ClassWords:
 
     def __init__(self, classes: Classes, vocabulary: Vocabulary, device: torch.device) -> None:
         ids = {word: vocabulary.ids([word])[1] for word in vocabulary.words}
-        words, rows = [], []
-        for index, named in enumerate(classes.names):
-            for last in {name.split()[-1] for name in named}:
-                for word in {last, *plurals(last)} & ids.keys():
-                    words.append(ids[word])
-                    rows.append(index)
-        of_pairs = torch.tensor(words, dtype=torch.long, device=device)
-        self.words, self._places = of_pairs.unique(return_inverse=True)
-        named, classes_of_pairs = torch.tensor(rows, dtype=torch.long).unique(return_inverse=True)
-        self._classes = classes_of_pairs.to(device)
+        pairs = []
+        for index, its in enumerate(classes.names):
+            for last in {name.split()[-1] for name in its}:
+                pairs += [(ids[word], index) for word in {last, *plurals(last)} & ids.keys()]
+        of_pairs = torch.tensor(pairs, dtype=torch.long).view(-1, 2)
+        words, places = of_pairs[:, 0].unique(return_inverse=True)
+        self.words, self._places = words.to(device), places.to(device)
+        named, rows = of_pairs[:, 1].unique(return_inverse=True)
+        self._classes = rows.to(device)
         self._weight, self._bias = classes.weight[named].to(device), classes.bias[named].to(device)
 
     @torch.no_grad()
     def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
         """The score of each region for each word, in nats: the best of its classes."""
         scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
-        of_pairs = scores.flatten(0, 1).t()[self._classes]  # (P, B L)
-        places = self._places[:, None].expand_as(of_pairs)
-        least = of_pairs.new_full((len(self.words), of_pairs.shape[1]), -torch.inf)
-        best = least.scatter_reduce(0, places, of_pairs, "amax")
-        return best.unflatten(1, annotations.shape[:2]).transpose(0, 1)
+        scores = scores[..., self._classes]  # (B L P)
+        least = scores.new_full((*scores.shape[:2], len(self.words)), -torch.inf)
+        best = least.scatter_reduce(2, self._places.expand_as(scores), scores, "amax")
+        return best.transpose(1, 2)

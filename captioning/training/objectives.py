@@ -6,7 +6,7 @@ width.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Loss(NamedTuple):
 
     total: Float[Tensor, ""]  # summed over the batch
     divisor: Tensor  # what to divide it by, such as the number of words; averaged over processes
-    figures: dict[str, float | Tensor]  # further values to log, by name
+    figures: Mapping[str, float | Tensor]  # further values to log, by name
 
 
 class Objective(ABC):

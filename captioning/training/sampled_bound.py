@@ -79,10 +79,7 @@ class SampledBound(Objective, nn.Module):
             if captions:
                 self.baseline.lerp_((reached / captions).to(self.baseline), 1 - self.decay)
             of_all, count = _sums_over_ranks(entropy, real.sum())
-        figures: dict[str, float | Tensor] = {
-            "baseline": self.baseline.clone(),
-            "entropy": of_all / count,
-        }
+        figures = {"baseline": self.baseline.clone(), "entropy": of_all / count}
         return Loss(total, real.sum(), figures)
 
 

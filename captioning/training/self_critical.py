@@ -81,8 +81,8 @@ class SelfCritical(Objective):
         finally:
             writing.train(training)
         words = sum(len(sample) for of_image in samples for sample in of_image) / rewarded.numel()
-        figures: dict[str, float | Tensor] = {"reward": rewarded.mean(), "words": words}
-        return Loss(total, torch.tensor(rewarded.numel(), device=total.device), figures)
+        divisor = torch.tensor(rewarded.numel(), device=total.device)
+        return Loss(total, divisor, {"reward": rewarded.mean(), "words": words})
 
 
 def self_critical_loss(

@@ -3,7 +3,8 @@
 Shapes: B images, N captions per image, T words, L regions, M words that name objects.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon, Mention, categories, named_by_people
+from captioning.evaluation.grounding import Lexicon, categories, named_by_people
 from captioning.evaluation.grounding.targets import Area, cell_edges
 from captioning.models import Model
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
@@ -86,36 +87,25 @@ def wanted_attention(
 ) -> tuple[Int[Tensor, "M 3"], Float[Tensor, "M L"]]:
     """The words that name visible objects: image, caption, position; and attention before them."""
     places, shares = [], []
-    rows = batch.tokens.tolist()
     for image, (record, seen) in enumerate(zip(batch.records, batch.seen, strict=True)):
-        objects = {
-            each.name: [o for o in record.objects if o.name == each.name] for each in record.objects
-        }
+        named = named_by_people(record, lexicon)
+        objects = defaultdict(list)
+        for each in record.objects:
+            objects[each.name].append(each)
         of_category = {name: box_shares(its, seen, grid, offset) for name, its in objects.items()}
-        for caption, mention in _mentions(record, rows[image], vocabulary, lexicon):
-            share = of_category.get(mention.category)
-            if share is not None:
-                words = range(mention.start, mention.stop)
-                places += [(image, caption, word) for word in words]
-                shares += [share] * len(words)
+        ids = [vocabulary.encode(caption) for caption in record.captions] if named else []
+        for row, tokens in enumerate(batch.tokens[image].tolist()):
+            read = [token for token in tokens if token != PAD]  # a caption, perhaps truncated
+            matches = [i for i, its in enumerate(ids) if read and its[: len(read)] == read]
+            for number, mention in named:
+                share = of_category.get(mention.category)
+                is_here = [number] == matches[:1] and mention.stop < len(read)
+                if is_here and share is not None:
+                    words = range(mention.start, mention.stop)
+                    places += [(image, row, word) for word in words]
+                    shares += [share] * len(words)
     found = np.array(shares, dtype=np.float32).reshape(len(shares), grid[0] * grid[1])
     return torch.tensor(places, dtype=torch.long).view(-1, 3), torch.from_numpy(found)
-
-
-def _mentions(
-    record: Record, rows: Sequence[Sequence[int]], vocabulary: Vocabulary, lexicon: Lexicon
-) -> Iterator[tuple[int, Mention]]:
-    """The mentions in each row of tokens: one of the record's captions, perhaps truncated."""
-    named = named_by_people(record, lexicon)
-    if not named:
-        return
-    ids = [vocabulary.encode(caption) for caption in record.captions]
-    for row, tokens in enumerate(rows):
-        read = [token for token in tokens if token != PAD]
-        caption = next((i for i, each in enumerate(ids) if read and each[: len(read)] == read), -1)
-        for number, mention in named:
-            if number == caption and mention.stop < len(read):
-                yield row, mention
 
 
 def box_shares(
