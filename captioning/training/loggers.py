@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 import wandb
@@ -94,30 +94,23 @@ def keep_steps(path: Path, count: int) -> None:
             writer.writerows(kept)
 
 
-def wandb_mode() -> Literal["online", "offline", "disabled"]:
-    """The environment variable WANDB_MODE; if unset, online for users who have logged in."""
-    wanted = os.environ.get("WANDB_MODE")
-    match wanted:
-        case "disabled":
-            return "disabled"
-        case "offline" | "dryrun":  # its older name, which Lightning's own logger sets
-            return "offline"
-        case None | "online":
-            # Otherwise W&B warns of a setting that Lightning passes on.
-            wandb.setup(wandb.Settings(show_warnings=False))
-            if wandb.login(prompt=False, verify=False):
-                return "online"
-            if wanted is None:
-                return "offline"
-            raise InputError("WANDB_MODE is online, but nobody has logged in; run `wandb login`")
-    raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled")
-
-
 def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
-    """The options of every run of W&B; none if it is disabled."""
-    mode = wandb_mode()
-    if mode == "disabled":
+    """The options of every run of W&B; none if WANDB_MODE is disabled.
+
+    If WANDB_MODE is unset, the mode is online for users who have logged in.
+    """
+    wanted, mode = os.environ.get("WANDB_MODE"), "offline"
+    if wanted == "disabled":
         return {}
+    if wanted in (None, "online"):
+        # Otherwise W&B warns of a setting that Lightning passes on.
+        wandb.setup(wandb.Settings(show_warnings=False))
+        if wandb.login(prompt=False, verify=False):
+            mode = "online"
+        elif wanted:
+            raise InputError("WANDB_MODE is online, but nobody has logged in; run `wandb login`")
+    elif wanted not in ("offline", "dryrun"):  # its older name, which Lightning's own logger sets
+        raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled")
     settings = wandb.Settings(silent=mode == "offline")
     return {"project": "captioning", "mode": mode, "config": config, "settings": settings}
 

@@ -1,5 +1,6 @@
 """The same images after every validation: in validation.html, and their grounding scores."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,12 @@ class ValidationPage(ValidationImages):
     _steps: int = field(init=False, default=0)
 
     def state_dict(self) -> dict[str, Any]:
-        losses = [list(point) for point in self._losses]
-        state = {"losses": losses, "validations": list(self._validations)}
-        return state | {"loss": float(self._loss), "steps": self._steps}
+        return {
+            "losses": [list(point) for point in self._losses],
+            "validations": list(self._validations),
+            "loss": float(self._loss),
+            "steps": self._steps,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._losses = [Point(*point) for point in state_dict["losses"]]
@@ -121,68 +125,52 @@ class ValidationPage(ValidationImages):
         self._loss, self._steps = 0.0, 0
 
     def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
-        by_name = scores_by_image(module)
+        by_name = scores_by_image(module).items()
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epoch = trainer.current_epoch + progress / trainer.num_training_batches
-        told = [
-            {
-                "image": key,
-                "caption": caption.text,
-                "scores": {name: its[key] for name, its in by_name.items() if key in its},
-            }
-            for record, caption in images
-            for key in [record.image_id]
-        ]
-        scores = {
-            name.removeprefix("val/"): value.item()
-            for name, value in trainer.callback_metrics.items()
-            if name.startswith("val/")
-        }
-        self._validations.append({"epoch": epoch, "scores": scores, "images": told})
-        curves: dict[str, list[Point]] = {}
-        histories: dict[Any, list[PastCaption]] = {}
+        told = []
+        for record, caption in images:
+            key = record.image_id
+            scores = {name: its[key] for name, its in by_name if key in its}
+            told.append({"image": key, "caption": caption.text, "scores": scores})
+        figures = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        found = {n.removeprefix("val/"): x for n, x in figures.items() if n.startswith("val/")}
+        self._validations.append({"epoch": epoch, "scores": found, "images": told})
+        curves: defaultdict[str, list[Point]] = defaultdict(list)
+        histories: defaultdict[Any, list[PastCaption]] = defaultdict(list)
         for past in self._validations:
             for name, value in past["scores"].items():
-                curves.setdefault(name, []).append(Point(past["epoch"], value))
+                curves[name].append(Point(past["epoch"], value))
             for its in past["images"]:
-                found = PastCaption(past["epoch"], its["caption"], its["scores"])
-                histories.setdefault(its["image"], []).append(found)
+                earlier = PastCaption(past["epoch"], its["caption"], its["scores"])
+                histories[its["image"]].append(earlier)
         losses = list(self._losses)
         if self._steps:
             losses.append(Point(epoch, float(self._loss) / self._steps))
-        path = Path(trainer.default_root_dir).absolute() / PAGE
+        writers = trainer.checkpoint_callbacks
+        kept = next(each for each in writers if isinstance(each, BestCheckpoint))
+        decides, choose = str(kept.monitor).removeprefix("val/"), max if kept.mode == "max" else min
+        best = None
+        if decides in curves:
+            best = decides, choose(curves[decides], key=lambda point: point.value).epoch
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        numbers = f"{len(data.train_records):,} images to train on, {len(data.val_records):,}"
         most = module.captioner.preprocessing.max_pixels
+        path = Path(trainer.default_root_dir).absolute() / PAGE
         with stage(f"writing {PAGE}"):
-            page = validation_html(
-                path.parent.name,
-                f"After epoch {epoch_text(epoch)}: {len(data.train_records):,} images to "
-                f"train on, {len(data.val_records):,} to validate",
-                losses,
-                curves,
-                [
-                    TrackedImage(
-                        record.image.name,
-                        read_image(record.image, most),
-                        caption.view(),
-                        record.captions,
-                        histories[record.image_id],
-                    )
-                    for record, caption in images
-                ],
-                _best(trainer, curves),
-            )
+            tracked = [
+                TrackedImage(
+                    record.image.name,
+                    read_image(record.image, most),
+                    caption.view(),
+                    record.captions,
+                    histories[record.image_id],
+                )
+                for record, caption in images
+            ]
+            subtitle = f"After epoch {epoch_text(epoch)}: {numbers} to validate"
+            page = validation_html(path.parent.name, subtitle, losses, curves, tracked, best)
             save_html(page, path)
-
-
-def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, float] | None:
-    """The score that decides which checkpoint is best, and its best epoch."""
-    for callback in trainer.checkpoint_callbacks:
-        name = str(getattr(callback, "monitor", None)).removeprefix("val/")
-        if isinstance(callback, BestCheckpoint) and name in curves:
-            choose = max if callback.mode == "max" else min
-            return name, choose(curves[name], key=lambda point: point.value).epoch
-    return None
 
 
 @dataclass(eq=False)

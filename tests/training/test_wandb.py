@@ -15,7 +15,7 @@ import yaml
 
 from captioning.data.readers import Coco
 from captioning.errors import InputError
-from captioning.training.loggers import wandb_mode
+from captioning.training.loggers import wandb_options
 from captioning.training.train_cli import train
 from captioning.training.validation_images import IMAGE_SCORES
 from tests.training.conftest import QUICK, Patch, interrupt_at, saved
@@ -143,13 +143,13 @@ def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     wandb.teardown()  # which keeps the mode of earlier tests
-    assert wandb_mode() == "offline"
+    assert wandb_options({})["mode"] == "offline"
     assert capfd.readouterr() == ("", "")
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(InputError, match="nobody has logged in; run `wandb login`"):
-        wandb_mode()
+        wandb_options({})
     monkeypatch.setenv("WANDB_MODE", "dryrun")  # by an offline logger of Lightning's before
-    assert wandb_mode() == "offline"
+    assert wandb_options({})["mode"] == "offline"
 
 
 def test_the_sweep_file_names_keys_of_a_configuration() -> None:
