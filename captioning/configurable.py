@@ -22,11 +22,11 @@ from typing import (
 
 from captioning.errors import InputError, shown
 
-_KINDS: dict[str, type["Configurable"]] = {}
-"""All configurable classes by module and name."""
-
 IMPORT = "--import"
 """The option with the name of a user's module; it may be repeated."""
+
+USER_MODULES: list[str] = []
+"""The modules that ``--import`` has named in this process."""
 
 LIMITS = {
     "layers": range(1, 101),
@@ -63,10 +63,6 @@ class Configurable(ABC):
 
     config: dict[str, Any]
     removed: ClassVar[Mapping[str, Any]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _KINDS[full_name(cls)] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
         """Store the arguments."""
@@ -120,19 +116,22 @@ def _checked(name: Any, expected_class: type[Part], given: dict[str, Any]) -> pa
 
     A class of this package may have moved to another module.
     """
+    kinds: list[Any] = [Configurable]
+    for kind in kinds:  # which grows, until all subclasses are in it
+        kinds += kind.__subclasses__()
+    known = [kind for kind in kinds if full_name(kind) == name][-1:]
     ours = f"{__package__}."
-    known = [name] if isinstance(name, str) and name in _KINDS else []
     if not known and isinstance(name, str) and name.startswith(ours):
-        known = [full for full in _KINDS if full.startswith(ours)]
-        known = [full for full in known if bare_name(full) == bare_name(name)]
-        if len(known) != 1:
+        known = [kind for kind in kinds if full_name(kind).startswith(ours)]
+        known = [kind for kind in known if bare_name(full_name(kind)) == bare_name(name)]
+        if len(set(known)) != 1:
             raise UnknownClassError(f"this version of captioning has no class {shown(name)}")
     if not known:
         raise UnknownClassError(
             f"needs code that is not part of captioning, {shown(name)}; import it only if you "
             "trust its author"
         )
-    kind = _KINDS[known[0]]
+    kind = known[0]
     if not issubclass(kind, expected_class):
         raise InputError(f"{kind.__name__} is not a subclass of {expected_class.__name__}")
     given = {
@@ -173,16 +172,16 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint) if hint in (str, bool, type(None)) else True
 
 
-def import_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def import_modules(arguments: Sequence[str]) -> list[str]:
     """Import the user's modules that ``--import`` names, from the working folder or installed.
 
     Returns:
-        Their names, and the other arguments.
+        The other arguments.
 
     Raises:
         InputError: a module does not exist or fails, or ``--import`` is the last argument.
     """
-    modules, others = [], []
+    others = []
     waiting = iter(arguments)
     for argument in waiting:
         option, is_one, module = argument.partition("=")
@@ -198,5 +197,5 @@ def import_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             import_module(module.removesuffix(".py"))
         except Exception as error:  # the user's module may raise anything
             raise InputError(f"{IMPORT} {module}: {type(error).__name__}: {error}") from error
-        modules.append(module)
-    return modules, others
+        USER_MODULES.append(module)
+    return others

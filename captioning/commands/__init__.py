@@ -17,7 +17,7 @@ from typing import Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from captioning import __version__
-from captioning.configurable import IMPORT, import_modules
+from captioning.configurable import import_modules
 from captioning.errors import InputError, printable
 
 COMMANDS = {
@@ -100,14 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        modules, given = import_modules(given)
+        given = import_modules(given)
         LINES.printed.clear()
         logging.getLogger("captioning").addHandler(LINES)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
         name = given[0] if given else ""
-        if name in ("train", "features"):  # whose configurations may name these modules' classes
-            given[1:1] = [f"{IMPORT}={module}" for module in modules]
         parser = app(imports_all=name not in COMMANDS)
         command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
         if name not in ENDLESS:

@@ -93,35 +93,37 @@ class Progress(pl.Callback):
         if trainer.current_epoch:
             say(f"resuming after epoch {trainer.current_epoch}")
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not self.bars:
             batches, last = int(trainer.num_training_batches), trainer.max_epochs
             of = f"/{last}" if last and last > 0 else ""
             self.epoch = f"epoch {trainer.current_epoch + 1}{of}"
             self.bars = [ProgressBar(self.epoch, "batches", batches, initial=batch_idx)]
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
         [bar] = self.bars
         if bar.is_moving:  # reading the loss waits for its device
             bar.set_postfix_str(f"loss {outputs['loss'].item():.3f}", refresh=False)
         bar.update()
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        name, batches = "validation", trainer.num_val_batches
-        if trainer.sanity_checking:
-            name, batches = "check of the validation", trainer.num_sanity_val_batches
-        self.bars.append(ProgressBar(name, "batches", int(sum(batches))))
-
-    def on_validation_batch_end(self, *_: Any) -> None:
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if batch_idx == 0:
+            name, batches = "validation", trainer.num_val_batches
+            if trainer.sanity_checking:
+                name, batches = "check of the validation", trainer.num_sanity_val_batches
+            self.bars.append(ProgressBar(name, "batches", int(sum(batches))))
         self.bars[-1].update()
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self.bars.pop().close()
-        self.validated = not trainer.sanity_checking
+        if batch_idx + 1 == self.bars[-1].total:
+            self.bars.pop().close()
+            self.validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not self.bars:  # resumed where an epoch had ended

@@ -139,18 +139,20 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
     return saved
 
 
-def ended(saved: dict[str, Any], trainer: pl.Trainer) -> tuple[str, str] | None:
+def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
     """Why nothing is left of a checkpoint's training, and what to raise; None if it goes on."""
     epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
     if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= epochs:
-        return f"ended after epoch {epochs}", "trainer.max_epochs"
+        option = "trainer.max_epochs (finetune: --epochs)"
+        return f"ended after epoch {epochs}; to continue, raise {option}"
     if 0 <= trainer.max_steps <= saved["global_step"]:
-        return f"ended after step {trainer.max_steps}", "trainer.max_steps"
+        return f"ended after step {trainer.max_steps}; to continue, raise trainer.max_steps"
     for callback in trainer.early_stopping_callbacks:
         state = saved["callbacks"].get(callback.state_key, {})
         has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
         if has_stopped and state["wait_count"] >= callback.patience:
-            return f"stopped early after epoch {epochs}", "early_stopping.patience"
+            raised = "early_stopping.patience"
+            return f"stopped early after epoch {epochs}; to continue, raise {raised}"
     return None
 
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import wandb
 import yaml
-from jsonargparse import Namespace, set_parsing_settings
+from jsonargparse import ArgumentError, set_parsing_settings
 from jsonargparse._common import parsing_settings
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning import callbacks, loggers, strategies
-from pytorch_lightning.cli import LightningArgumentParser
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from captioning.configurable import USER_MODULES
 from captioning.errors import InputError, reading
 from captioning.files import text_of
 from captioning.shelf import config_names, config_path_of
@@ -50,19 +50,11 @@ IGNORED = (
     "Checkpoint directory .* exists and is not empty.*",
     "Experiment logs directory .* exists and is not empty.*",
     # Lightning's own use of jsonargparse and torch.
-    r"\s*(By default only one Jsonargparse|``instantiate_classes`` was deprecated).*",
+    r"\s*By default only one Jsonargparse.*",
     r".*isinstance\(treespec, LeafSpec\).*",
     r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
 )
 """Lightning's and W&B's warnings that do not apply here, beside those that Lightning doubts."""
-
-
-class ConfigurationParser(LightningArgumentParser):
-    """A parser that never reads a value as the path of another configuration."""
-
-    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
-        added: list[str] = super().add_class_arguments(*args, **{**kwargs, "sub_configs": False})
-        return added
 
 
 def lightning_arguments(arguments: Sequence[str]) -> list[str]:
@@ -90,12 +82,13 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def restrictions(modules: Sequence[str]) -> Iterator[None]:
+def restrictions() -> Iterator[None]:
     """Within the block, jsonargparse imports listed classes only, and models have bounded sizes.
 
-    Listed are Lightning's `LIGHTNING` and the classes of this package and of the user's `modules`.
+    Listed are Lightning's `LIGHTNING` and the classes of this package and of ``--import``. What
+    libraries raise becomes an InputError.
     """
-    ours = tuple(f"{name}." for name in ("captioning", *modules))
+    ours = tuple(f"{name}." for name in ("captioning", *USER_MODULES))
     paths = {
         f"{name}.{attribute}"
         for name, module in list(sys.modules.items())
@@ -126,13 +119,17 @@ def restrictions(modules: Sequence[str]) -> Iterator[None]:
     hook = register_module_parameter_registration_hook(add)
     try:
         yield
+    except ArgumentError as error:
+        raise InputError(f"{one_line(error)}; see captioning train --help") from None
+    except (ImportError, LookupError, TypeError, ValueError) as error:
+        raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
     finally:
         hook.remove()
         parsing_settings.update(before)
 
 
 def checked_writers(given: Any, folder: Path) -> list[Any]:
-    """The trainer's loggers or callbacks as a list; given as one, several or none, built or not.
+    """The trainer's loggers or callbacks as a list; given as one, several or none.
 
     Raises:
         InputError: one would write outside of the run's folder, or has settings of W&B, such as the
@@ -141,9 +138,7 @@ def checked_writers(given: Any, folder: Path) -> list[Any]:
     writers = list(given) if isinstance(given, list | tuple) else [given] if given else []
     for each in writers:
         place = folder
-        if isinstance(each, Namespace) and (
-            each.get("dict_kwargs") or each.get("init_args.settings")
-        ):
+        if isinstance(each, loggers.WandbLogger) and each._wandb_init.get("settings"):
             raise InputError("trainer.logger: W&B's settings come from its environment variables")
         if isinstance(each, callbacks.ModelCheckpoint):
             place = Path(each.dirpath or folder, each.filename or "")

@@ -9,10 +9,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from jaxtyping import Float
-from pytorch_lightning.plugins.precision import Precision
-from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
 
+from captioning import progress_bar
 from captioning.captioner import Captioner
 from captioning.captioner.checkpoint import KEY
 from captioning.data.data_module import CaptionData
@@ -24,7 +23,6 @@ from captioning.kernels import fast_encoding, for_training, in_parts, on_by_defa
 from captioning.metrics.validation_scores import ValidationScores
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.encoder import measured_offset
-from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.training.initial import start_from
 from captioning.training.objectives import CrossEntropy, Objective
@@ -154,11 +152,9 @@ class CaptioningModule(pl.LightningModule):
         if self.kernels:
             self.captioner.kernels = True
             self.captioner.fast, self.encode = for_training(self.model)
-
-    @stage("preparing the objective")
-    def on_fit_start(self) -> None:
-        data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
+        if stage == "fit":
+            with progress_bar.stage("preparing the objective"):
+                self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
 
     def on_train_batch_start(self, *_: Any) -> None:
         """Let a step depend on its number alone, so that a resumed training repeats it exactly."""
@@ -195,7 +191,7 @@ class CaptioningModule(pl.LightningModule):
             [record.image_id for record in batch.records],
         )
 
-    @stage("scoring the captions")
+    @progress_bar.stage("scoring the captions")
     def on_validation_epoch_end(self) -> None:
         for name, value in self.scores.compute().items():
             self.log(f"val/{name}", value, sync_dist=True)
@@ -215,18 +211,11 @@ class CaptioningModule(pl.LightningModule):
         ]
         # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"
-        optimizer = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=fused)
+        optimizer: Any = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=fused)
+        optimizer._step_supports_amp_scaling = False  # or else Lightning refuses to clip gradients
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
         rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: self.schedule(n, int(steps)))
         return [optimizer], [{"scheduler": rate, "interval": "step"}]
-
-    def configure_gradient_clipping(
-        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None
-    ) -> None:
-        """Clip as the trainer says; Lightning refuses it for fused optimizers under autocast."""
-        kind = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
-        plugin = self.trainer.precision_plugin
-        Precision.clip_gradients(plugin, optimizer, gradient_clip_val or 0.0, kind)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[KEY] = self.captioner.config

@@ -1,14 +1,12 @@
 """`captioning train` and `captioning features`: from YAML files to a checkpoint or features."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import yaml
-from jsonargparse import ArgumentError
 from pytorch_lightning.callbacks import (
     Checkpoint,
     LambdaCallback,
@@ -19,7 +17,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from captioning.captioner.checkpoint import read
-from captioning.configurable import IMPORT, import_modules
+from captioning.configurable import IMPORT
 from captioning.data.data_module import CaptionData
 from captioning.data.tokenizers import TokenizerName
 from captioning.device import fast_precision
@@ -31,42 +29,38 @@ from captioning.shelf import path_of
 from captioning.training import checkpoints, configuration, loggers, validation_images
 from captioning.training.callbacks import Progress, StopEarly, is_at_zero
 from captioning.training.checkpoints import BEST, CONFIG, LAST
-from captioning.training.configuration import one_line, plain_messages
+from captioning.training.configuration import plain_messages
 from captioning.training.module import CaptioningModule
 
 
 class TrainCLI(LightningCLI):
     """The parts of a training, built from YAML files and options."""
 
+    @stage("building the model")
+    @configuration.restrictions()
     def __init__(self, arguments: list[str]) -> None:
-        modules, options = import_modules(arguments)
-        options = configuration.lightning_arguments(options)
+        epilog = (
+            f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
+            "your module, such as another decoder; see docs/configuration.md"
+        )
         parser = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
-        defaults: dict[str, Any] = {"enable_model_summary": False, "log_every_n_steps": 10}
-        # In inference mode, autocast would cast all weights again at every word.
-        defaults |= {"precision": fast_precision(), "inference_mode": False}
-        try:
-            with stage("building the model"), configuration.restrictions(modules):
-                super().__init__(
-                    CaptioningModule,
-                    CaptionData,
-                    args=options,
-                    run=False,
-                    seed_everything_default=0,
-                    trainer_defaults=defaults,
-                    save_config_callback=None,
-                    auto_configure_optimizers=False,
-                    load_from_checkpoint_support=False,
-                    parser_class=configuration.ConfigurationParser,
-                    parser_kwargs=parser,
-                )
-        except ArgumentError as error:
-            raise InputError(f"{one_line(error)}; see captioning train --help") from None
-        except (ImportError, LookupError, TypeError, ValueError) as error:
-            raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
+        super().__init__(
+            CaptioningModule,
+            CaptionData,
+            args=configuration.lightning_arguments(arguments),
+            run=False,
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            parser_kwargs=parser | {"epilog": epilog},
+        )
 
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Link what the data decide to the model, and add the options of this command."""
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the keys of all parts, whose values are never read as paths of configurations."""
+        untyped = {"fail_untyped": False}
+        parser.add_class_arguments(pl.Trainer, "trainer", instantiate=False, **untyped)
+        parser.add_class_arguments(CaptioningModule, "model", **untyped)
+        parser.add_class_arguments(CaptionData, "data", **untyped)
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
@@ -82,6 +76,11 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("checkpoints.mode", "early_stopping.mode")
         parser.set_defaults(
             {
+                "trainer.enable_model_summary": False,
+                "trainer.log_every_n_steps": 10,
+                "trainer.precision": fast_precision(),
+                # In inference mode, autocast would cast all weights again at every word.
+                "trainer.inference_mode": False,
                 "early_stopping.patience": 5,
                 # After validations; a training may end within its first epoch, before any.
                 "early_stopping.check_on_train_epoch_end": False,
@@ -102,14 +101,13 @@ class TrainCLI(LightningCLI):
             ("kernels", kernels, default, "off: only the plain model, slower"),
         ):
             parser.add_argument(f"--{name}", type=kind, default=value, help=does)
-        parser.epilog = (
-            f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
-            "your module, such as another decoder; see docs/configuration.md"
-        )
 
-    def before_instantiate_classes(self) -> None:
-        """Reject an unsuitable folder before anything slow begins."""
-        options = self.config.trainer
+    def instantiate_classes(self) -> None:
+        """Build all parts, unless the folder is unsuitable.
+
+        The trainer gets our callbacks, and our loggers if the configuration has none.
+        """
+        config, options = self.config, self.config.trainer
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)  # tries a few batches, writes no files
@@ -118,48 +116,42 @@ class TrainCLI(LightningCLI):
                 f"trainer.precision: {options.precision} rounds away most steps of the weights; "
                 "take 32-true or bf16-mixed"
             )
-        configuration.checked_writers(options.logger, self.folder)
         if not self.is_trial:
-            checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
-            made_folder(self.folder)
-
-    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The trainer, with our callbacks, and with our loggers if the configuration has none."""
-        parts, chosen = self.config_init, self.config_init.trainer
+            checkpoints.resumed_from(self.folder, config.resume, config.overwrite)
+        self.parts = self.parser.instantiate(config)
+        self.model, self.datamodule = self.parts.model, self.parts.data
+        self.model.kernels, self.model.compile_after = config.kernels == "on", config.compile_after
+        chosen = self.parts.trainer
         callbacks = configuration.checked_writers(chosen.callbacks, self.folder)
         logger = configuration.checked_writers(chosen.logger, self.folder)
-        self.model.kernels = self.config.kernels == "on"
-        self.model.compile_after = self.config.compile_after
         if self.shows_progress:
             callbacks.append(Progress())
         if self.is_trial:
             logger = []
         else:
-            parts.checkpoints.dirpath = str(self.folder)
-            callbacks += [parts.early_stopping, parts.validation_table, parts.validation_page]
-            callbacks += [parts.validation_grounding, loggers.ResumedLogs()]
+            best = self.parts.checkpoints
+            best.dirpath = str(made_folder(self.folder))
+            callbacks += [self.parts.early_stopping, self.parts.validation_table]
+            callbacks += [self.parts.validation_page, self.parts.validation_grounding]
             # The last one after the best one, whose score it stores.
-            callbacks += [parts.checkpoints, checkpoints.LastCheckpoint(self.config.save_every)]
+            callbacks += [loggers.ResumedLogs(), best]
+            callbacks.append(checkpoints.LastCheckpoint(config.save_every))
             if chosen.logger is None:
-                logged = parts.checkpoints if self.config.log_model else None
-                resume = self.config.resume
-                logger = loggers.loggers(self.folder, self.settings(), resume, logged)
+                logged = best if config.log_model else None
+                logger = loggers.loggers(self.folder, self.settings(), config.resume, logged)
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
-        trainer: Any = super().instantiate_trainer(
-            callbacks=callbacks,
-            logger=logger or False,
-            default_root_dir=str(self.folder),
-            enable_progress_bar=False,  # of Lightning's
-        )
+        chosen.callbacks, chosen.logger = callbacks, logger or False
+        chosen.default_root_dir = str(self.folder)
+        chosen.enable_progress_bar = False  # of Lightning's
+        trainer: Any = pl.Trainer(**chosen)
         # Averaged weights are swapped out when a validation ends; callbacks that show them come
         # before that, checkpoints after.
         last = (Checkpoint, WeightAveraging)
         trainer.callbacks.sort(key=lambda each: [isinstance(each, kind) for kind in last])
-        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # unless another was chosen
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # no other was chosen
             trainer.strategy.checkpoint_io = checkpoints.WholeCheckpoints()
-        assert isinstance(trainer, pl.Trainer)
-        return trainer
+        self.trainer = trainer
 
     def settings(self) -> dict[str, Any]:
         """The configuration as plain values, without options of this call only."""
@@ -179,17 +171,12 @@ def initial_words(
     return tuple(config.get("vocabulary", ())) if same else ()
 
 
-def train(
-    arguments: list[str],
-    begins: Callable[[], None] = lambda: None,
-    options: Mapping[str, str] = MappingProxyType({}),
-) -> Path | None:
+def train(arguments: list[str], begins: Callable[[], None] = lambda: None) -> Path | None:
     """Train by LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
     Args:
         arguments: the options.
         begins: called when all checks have passed and an earlier run in the folder is replaced.
-        options: names that hints give options, such as ``--epochs``; an empty one gives no hint.
 
     Returns:
         The best checkpoint, or the last one if no validation has run; None if batches were only
@@ -208,27 +195,39 @@ def train(
                     cli.trainer.fit(cli.model, cli.datamodule)
                     return None
                 with only_writer(cli.folder) if is_first else nullcontext():
-                    _fit(cli, begins, options)
+                    _fit(cli, begins)
         finally:
             if cli.model.kernels:
                 from captioning.kernels.compiled import compile_from_now
 
                 compile_from_now(False)
-        return _result(cli) if is_first else None
+        if not is_first:
+            return None
+        best, stopped = cli.parts.checkpoints, cli.parts.early_stopping
+        if reason := stopped.stopping_reason_message:
+            reason = reason.removesuffix(" Signaling Trainer to stop.")
+            say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
+        if best.best_model_score is not None:
+            line = f"best {best.monitor}: {best.best_model_score:.4f}"
+            if is_at_zero(best.mode, best.best_model_score):
+                line += ", as no caption resembles its references yet; give more epochs or photos"
+            say(line)
+        if (cli.folder / BEST).exists():
+            return cli.folder / BEST
+        if cli.shows_progress:
+            say(f"there is no {BEST}: no validation has run")
+        return cli.folder / LAST
 
 
-def _fit(cli: TrainCLI, begins: Callable[[], None], options: Mapping[str, str]) -> None:
+def _fit(cli: TrainCLI, begins: Callable[[], None]) -> None:
     """Train in the run's folder, or say that nothing is left to train."""
     folder, trainer, settings = cli.folder, cli.trainer, cli.settings()
     resumed = checkpoints.resumed_from(folder, cli.config.resume, cli.config.overwrite)
     if resumed is not None:
         with stage(f"checking {resumed}"):
             saved = checkpoints.resumable(resumed, cli.model)
-        if left := checkpoints.ended(saved, trainer):
-            why, option = left
-            hint = options.get(option, option)
+        if why := checkpoints.ended(saved, trainer):
             if trainer.is_global_zero:
-                why += f"; to continue, raise {hint}" if hint else ""
                 say(f"{folder}: nothing is left to train: it {why}")
             return
         loggers.resume_board(trainer, saved)
@@ -252,27 +251,9 @@ def _fit(cli: TrainCLI, begins: Callable[[], None], options: Mapping[str, str]) 
         begins()
 
     started = LambdaCallback(on_train_start=begin)
-    trainer.callbacks.insert(0, started)  # type: ignore[attr-defined]
+    trainer.callbacks.insert(0, started)
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-
-
-def _result(cli: TrainCLI) -> Path:
-    """The run's checkpoint; says how the training ended."""
-    best, stopped = cli.config_init.checkpoints, cli.config_init.early_stopping
-    if reason := stopped.stopping_reason_message:
-        reason = reason.removesuffix(" Signaling Trainer to stop.")
-        say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
-    if best.best_model_score is not None:
-        line = f"best {best.monitor}: {best.best_model_score:.4f}"
-        if is_at_zero(best.mode, best.best_model_score):
-            line += ", as no caption resembles its references yet; give more epochs or photos"
-        say(line)
-    if (cli.folder / BEST).exists():
-        return cli.folder / BEST
-    if cli.shows_progress:
-        say(f"there is no {BEST}: no validation has run")
-    return cli.folder / LAST
 
 
 def features(arguments: list[str]) -> Path | None:
