@@ -111,6 +111,7 @@ class Captioner:
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
         vocabulary, offset = self.vocabulary, self.model.encoder.offset
+        repeatable = vocabulary.repeatable
         spellings = {word: each for word, each in vocabulary.spellings.items() if each != word}
         config = {
             "model": self.model.config,
@@ -120,7 +121,7 @@ class Captioner:
             "search": self.search.config,
             "default_map": self.default_map,
             "offset": None if offset is None else list(offset),
-            "repeatable": vocabulary.repeatable and sorted(vocabulary.repeatable),
+            "repeatable": None if repeatable is None else sorted(repeatable),
             "spellings": spellings or None,
             "calibration": self.calibration and asdict(self.calibration),
         }
