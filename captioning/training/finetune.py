@@ -83,8 +83,8 @@ class Plan(NamedTuple):
 
 
 PLANS: list[Any] = [
-    (20, 0, 30, 4, "a first try; give more"),
-    (100, 0, 30, 8, "the words and manner of captions"),
+    (20, 0, 90, 4, "a first try; give more"),
+    (100, 0, 60, 8, "the words and manner of captions"),
     (500, 0, 20, 8, "the words and manner of captions, and frequent things"),
     (2_000, 3, 12, 8, "captions of pictures like these"),
     (np.inf, 6, 8, 32, "captions of pictures of another kind"),
