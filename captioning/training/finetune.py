@@ -46,6 +46,9 @@ use: 0.95 of drawn scenes, 0.77 of X-ray scans, but 0.22 of Dutch and 0.16 of Ge
 ANEW = 3
 """Factor of the epochs where the model knows few of the captions' words, so that all are learnt."""
 
+MOST_EPOCHS = 90
+"""Of a plan: enough for a few dozen photos, also in another language."""
+
 FEW_WORDS = 1_000
 """A model of more words, which knows few of the captions', is of another language."""
 
@@ -83,8 +86,9 @@ class Plan(NamedTuple):
 
 
 PLANS: list[Any] = [
-    (20, 0, 90, 4, "a first try; give more"),
-    (100, 0, 60, 8, "the words and manner of captions"),
+    (20, 0, MOST_EPOCHS, 4, "a first try; give more"),
+    (100, 0, MOST_EPOCHS, 8, "the words and manner of captions"),
+    (250, 0, 40, 8, "the words and manner of captions, and frequent things"),
     (500, 0, 20, 8, "the words and manner of captions, and frequent things"),
     (2_000, 3, 12, 8, "captions of pictures like these"),
     (np.inf, 6, 8, 32, "captions of pictures of another kind"),
@@ -152,7 +156,7 @@ def finetune(
     is_other_language = not is_same and len(known) > FEW_WORDS
     plan = Plan.of(len(training), epochs)
     if not is_same and epochs is None:
-        plan = plan._replace(epochs=ANEW * plan.epochs)
+        plan = plan._replace(epochs=min(MOST_EPOCHS, ANEW * plan.epochs))
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
     data = [(r.image_id, r.captions, photo_hash(r.image)) for its in splits for r in its]
     call: dict[str, Any] = {

@@ -222,10 +222,10 @@ def test_bad_photos_are_named_before_training_or_left_out(
 
 def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     plans = [Plan.of(photos) for photos in (20, 200, 1_000, 5_000)]
-    assert [plan[:3] for plan in plans] == [(0, 60, 8), (0, 20, 8), (3, 12, 8), (6, 8, 32)]
+    assert [plan[:3] for plan in plans] == [(0, 90, 8), (0, 40, 8), (3, 12, 8), (6, 8, 32)]
     assert Plan.of(20, epochs=3).epochs == 3
-    fewer = Plan.of(160, epochs=10)
-    assert fewer.epochs / fewer.batch_size == 20 / Plan.of(160).batch_size  # as many steps
+    fewer = Plan.of(160, epochs=20)
+    assert fewer.epochs / fewer.batch_size == 40 / Plan.of(160).batch_size  # as many steps
 
 
 @pytest.mark.integration
