@@ -5,7 +5,7 @@ D annotation width, V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,7 +23,7 @@ from captioning.captioner.caption import Caption, Captions, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
-from captioning.data.vocabulary import BOS, PAD, UNK, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.device import multiplies_bfloat16_fast, on_device
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.kernels import accelerate, in_parts, on_by_default
@@ -315,72 +315,83 @@ class Captioner:
         if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
         decoded = Decoded(*(part[:, :most] for part in every))
-        tokens, confidences, calibration = decoded.tokens, None, self.calibration
+        tokens, confidences = decoded.tokens, None
         alternatives: Sequence[Tensor] = ()
-        if calibration is not None or runners_up:
+        if self.calibration is not None or runners_up:
             logits, _ = self.teacher_forcing(memory, tokens)
-            if calibration is not None:
+            if self.calibration is not None:
                 if written is None:
-                    kinds = calibration.kind(annotations)
+                    kinds = self.calibration.kind(annotations)
                     features = confidence_features(decoded, every.scores, logits, kinds)
-                    confidences = calibration.confidence(features)
-                logits = logits / calibration.temperature
+                    confidences = self.calibration.confidence(features)
+                logits = logits / self.calibration.temperature
                 log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]
                 decoded = decoded._replace(log_probs=log_probs.masked_fill(tokens == PAD, 0.0))
             if runners_up:
-                alternatives = [
-                    part.cpu() for part in find_alternatives(logits, tokens, runners_up)
-                ]
-        encoder, side = self.model.encoder, self.preprocessing.size
-        computed = {ATTENTION: decoded.weights.unflatten(3, encoder.grid(side, side))}
+                alternatives = find_alternatives(logits, tokens, runners_up)
+        computed = {}
         for name in maps:
-            if name == ATTENTION:  # the search has computed it
-                continue
-            read = F.pad(tokens, (1, 0), value=BOS)
-            computed[name] = word_maps(name, Captioned(self.model, images, annotations, read))
-        computed = {name: each.float().cpu() for name, each in computed.items()}
+            if name != ATTENTION:  # the search has computed it
+                read = F.pad(tokens, (1, 0), value=BOS)
+                captioned = Captioned(self.model, images, annotations, read)
+                computed[name] = word_maps(name, captioned).float().cpu()
+        found = iter(self._described(good, decoded, alternatives, confidences, computed, maps))
+        return [each if isinstance(each, PhotoError) else next(found) for each in batch]
+
+    def _described(
+        self,
+        batch: Sequence[Viewed],
+        decoded: Decoded,
+        alternatives: Sequence[Tensor],
+        confidences: Float[Tensor, "B N"] | None,
+        maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
+        shown_maps: Sequence[str],
+    ) -> Iterator[Caption]:
+        """The best caption of each photo, with the others that were found.
+
+        `maps` are computed already, `alternatives` as `find_alternatives` gives them.
+        """
         decoded = Decoded(*(part.cpu() for part in decoded))
-        filled = (~decoded.scores.isneginf()).sum(dim=1).clamp(min=1)  # some beams cannot be
-        places = iter(range(len(good)))
-        results: list[Caption | PhotoError] = []
-        for each in batch:
-            if isinstance(each, PhotoError):
-                results.append(each)
-                continue
-            b, found = next(places), list[Caption]()
-            for n in range(int(filled[b])):
-                ids = decoded.tokens[b, n]
-                words = self.vocabulary.spelt(ids.tolist())
+        alternatives = [part.cpu() for part in alternatives]
+        side = self.preprocessing.size
+        grid = self.model.encoder.grid(side, side)
+        offset = self.model.encoder.cell_offset(side)
+        maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
+        for b, (_, photo, view) in enumerate(batch):
+            found: list[Caption] = []
+            filled = int((~decoded.scores[b].isneginf()).sum())  # some beams cannot be
+            for n in range(max(filled, 1)):
+                tokens = decoded.tokens[b, n]
+                words = self.vocabulary.spelt(tokens.tolist())
                 length = len(words)
-                chances = decoded.log_probs[b, n, :length].exp().tolist()
                 runners: list[tuple[RunnerUp, ...]] = []
                 rows = (part[b, n, :length].tolist() for part in alternatives)
-                for others, their in zip(*rows, strict=True):
-                    names = (next(iter(self.vocabulary.spelt([i])), None) for i in others)
-                    runners.append(tuple(map(RunnerUp, names, their)))
+                for ids, chances in zip(*rows, strict=True):
+                    names = [self.vocabulary.spelt([i])[0] if i != EOS else None for i in ids]
+                    runners.append(tuple(map(RunnerUp, names, chances)))
+                chances = decoded.log_probs[b, n, :length].exp().tolist()
                 named: Iterable[float | None] = ()
-                if calibration is not None and calibration.named:
-                    named = map(calibration.chance_named, words, chances)
+                if self.calibration is not None and self.calibration.named:
+                    named = map(self.calibration.chance_named, words, chances)
                 found.append(
                     Caption(
                         words=words,
                         probabilities=tuple(chances),
                         named=tuple(named),
                         score=decoded.scores[b, n].item(),
-                        crop=each.view.crop,
-                        size=each.view.size,
-                        offset=encoder.cell_offset(side),
-                        maps={name: its[b, n, :length].numpy() for name, its in computed.items()},
-                        shown_maps=tuple(maps) or (self.default_map,),
+                        crop=view.crop,
+                        size=view.size,
+                        offset=offset,
+                        maps={name: each[b, n, :length].numpy() for name, each in maps.items()},
+                        shown_maps=tuple(shown_maps) or (self.default_map,),
                         tokenizer=self.vocabulary.tokenizer,
                         confidence=None if confidences is None else confidences[b, n].item(),
                         runners_up=tuple(runners),
-                        photo=None if isinstance(each.photo, View) else each.photo,
-                        _compute=partial(self._map, each.view, ids, length),
+                        photo=None if isinstance(photo, View) else photo,
+                        _compute=partial(self._map, view, tokens, length),
                     )
                 )
-            results.append(replace(found[0], others=tuple(found[1:])))
-        return results
+            yield replace(found[0], others=tuple(found[1:]))
 
     @torch.no_grad()
     def _map(
