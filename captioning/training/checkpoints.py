@@ -151,8 +151,8 @@ def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
         state = saved["callbacks"].get(callback.state_key, {})
         has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
         if has_stopped and state["wait_count"] >= callback.patience:
-            raised = "early_stopping.patience"
-            return f"stopped early after epoch {epochs}; to continue, raise {raised}"
+            option = "early_stopping.patience (finetune: begin again by --overwrite)"
+            return f"stopped early after epoch {epochs}; to continue, raise {option}"
     return None
 
 
