@@ -251,7 +251,7 @@ def _fit(cli: TrainCLI, begins: Callable[[], None]) -> None:
         begins()
 
     started = LambdaCallback(on_train_start=begin)
-    trainer.callbacks.insert(0, started)
+    trainer.callbacks.insert(0, started)  # type: ignore[attr-defined]
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
 
