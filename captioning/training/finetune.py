@@ -154,7 +154,7 @@ def finetune(
     words = set(known.words)
     is_same = cut == known.tokenizer and np.mean([w in words for w in of_own]) >= SAME_WORDS
     is_other_language = not is_same and len(known) > FEW_WORDS
-    plan = Plan.of(len(training), epochs)
+    plan = Plan.of(len(training) + len(others), epochs)
     if not is_same and epochs is None:
         plan = plan._replace(epochs=min(MOST_EPOCHS, ANEW * plan.epochs))
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
@@ -178,7 +178,7 @@ def finetune(
     captions = sum(len(record.captions) for record in (*training, *validation))
     say(
         f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
-        f"{captions:,} captions: usually good for {plan.use}"
+        f"{captions:,} captions: usually good for {Plan.of(len(training)).use}"
     )
     if keep is not None:
         say(f"{len(others):,} photos of {keep} train along, and {len(to_keep):,} validate")
