@@ -95,9 +95,12 @@ def keep_steps(path: Path, count: int) -> None:
 
 
 def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
-    """The options of every run of W&B; none if WANDB_MODE is disabled.
+    """The options of every W&B run; an empty dictionary if WANDB_MODE is ``disabled``.
 
-    If WANDB_MODE is unset, the mode is online for users who have logged in.
+    If WANDB_MODE is not set, runs are online if the user has logged in, otherwise offline.
+
+    Raises:
+        InputError: WANDB_MODE has another value, or is ``online`` and nobody has logged in.
     """
     wanted, mode = os.environ.get("WANDB_MODE"), "offline"
     if wanted == "disabled":
