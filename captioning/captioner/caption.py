@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,8 +51,6 @@ class Caption:
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
             model saw; the grids of maps lie over this part.
         size: width and height of the upright photo in pixels.
-        offset: rows and columns by which regions look further down, and further right, than where
-            their cells of the grid lie; pictures and pages move maps by it.
         maps: the maps computed so far, by name; use `map` to get one.
         shown_maps: names of the maps that pictures and pages show, the first one by default.
         runners_up: the most probable alternatives of each word; empty unless requested.
@@ -73,11 +72,11 @@ class Caption:
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     confidence: float | None = None
     named: tuple[float | None, ...] = ()
-    offset: tuple[float, float] = (0.0, 0.0)
     tokenizer: TokenizerName = "ptb"
     photo: str | Path | Upload | Image | None = field(default=None, compare=False)
     others: tuple["Caption", ...] = field(default=(), compare=False)
     _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(default=None, compare=False)
+    _measure: Callable[[], tuple[float, float]] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """One line, with the confidence if there is one."""
@@ -87,7 +86,16 @@ class Caption:
     def __getstate__(self) -> dict[str, Any]:
         shown = tuple(name for name in self.shown_maps if name in self.maps) or tuple(self.maps)
         photo = self.photo if isinstance(self.photo, str | Path) else None
-        return self.__dict__ | {"photo": photo, "shown_maps": shown, "_compute": None}
+        state = self.__dict__ | {"photo": photo, "shown_maps": shown, "offset": self.offset}
+        return state | {"_compute": None, "_measure": None}
+
+    @cached_property
+    def offset(self) -> tuple[float, float]:
+        """Rows and columns by which regions look further down and right than their grid cells.
+
+        Pictures and pages move maps by it. An encoder whose file has none is measured once.
+        """
+        return (0.0, 0.0) if self._measure is None else self._measure()
 
     @property
     def text(self) -> str:

@@ -110,8 +110,8 @@ class Captioner:
     @property
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
-        vocabulary, offset = self.vocabulary, self.model.encoder.offset
-        repeatable = vocabulary.repeatable
+        vocabulary, repeatable = self.vocabulary, self.vocabulary.repeatable
+        offset = self.model.encoder.offsets.get(self.preprocessing.size)
         spellings = {word: each for word, each in vocabulary.spellings.items() if each != word}
         config = {
             "model": self.model.config,
@@ -155,7 +155,7 @@ class Captioner:
             raise InputError(f"the model's {error.args[0]} is missing") from None
         if "offset" in config:
             down, right = map(float, config["offset"])
-            captioner.model.encoder.offset = down, right
+            captioner.model.encoder.offsets[captioner.preprocessing.size] = down, right
         if "calibration" in config:
             captioner.calibration = Calibration(**config["calibration"])
         return captioner
@@ -355,7 +355,6 @@ class Captioner:
         alternatives = [part.cpu() for part in alternatives]
         side = self.preprocessing.size
         grid = self.model.encoder.grid(side, side)
-        offset = self.model.encoder.cell_offset(side)
         maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
         for b, (_, photo, view) in enumerate(batch):
             found: list[Caption] = []
@@ -381,7 +380,6 @@ class Captioner:
                         score=decoded.scores[b, n].item(),
                         crop=view.crop,
                         size=view.size,
-                        offset=offset,
                         maps={name: each[b, n, :length].numpy() for name, each in maps.items()},
                         shown_maps=tuple(shown_maps) or (self.default_map,),
                         tokenizer=self.vocabulary.tokenizer,
@@ -389,6 +387,7 @@ class Captioner:
                         runners_up=tuple(runners),
                         photo=None if isinstance(photo, View) else photo,
                         _compute=partial(self._map, view, tokens, length),
+                        _measure=partial(self.model.encoder.cell_offset, side),
                     )
                 )
             yield replace(found[0], others=tuple(found[1:]))

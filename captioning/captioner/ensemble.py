@@ -84,8 +84,6 @@ class JointEncoder(Encoder):
         self.encoders = cast("Sequence[Encoder]", nn.ModuleList(encoders))
         self.annotation_dim = max(encoder.annotation_dim for encoder in encoders)
         self.finest = finest
-        offsets = [encoder.offset or (0.0, 0.0) for encoder in encoders]
-        self.offset = fmean(down for down, _ in offsets), fmean(right for _, right in offsets)
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         vectors = [encoder(images) for encoder in self.encoders]
@@ -94,6 +92,10 @@ class JointEncoder(Encoder):
 
     def grid(self, height: int, width: int) -> Grid:
         return self.finest
+
+    def offset(self, size: int) -> tuple[float, float]:
+        offsets = [encoder.offset(size) for encoder in self.encoders]
+        return fmean(down for down, _ in offsets), fmean(right for _, right in offsets)
 
 
 @dataclass(frozen=True)

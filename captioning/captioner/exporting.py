@@ -70,9 +70,7 @@ def export(
     encoder = config["model"]["encoder"]
     if "weights" in encoder:  # a file's place on the training's machine
         config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
-    if "offset" not in config:
-        size = captioner.preprocessing.size
-        config = config | {"offset": measured_offset(captioner.model.encoder, size)}
+    config = config | {"offset": captioner.model.encoder.offset(captioner.preprocessing.size)}
     if calibration is not None:
         config = config | {"calibration": asdict(calibration)}
     kept = {}

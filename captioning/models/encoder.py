@@ -6,8 +6,8 @@ and C channels of the last frozen stage.
 
 import math
 from abc import abstractmethod
+from functools import cached_property
 from itertools import pairwise
-from operator import mul
 
 import torch
 from jaxtyping import Float, UInt8
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 from captioning.errors import InputError
 from captioning.models.backbones import backbone as backbone_of
+from captioning.progress_bar import is_first_process, say
 
 NOISE = 4
 """Images of noise by which an offset is measured."""
@@ -30,13 +31,16 @@ class Encoder(Configurable, nn.Module):
     Attributes:
         annotation_dim: D, width of an annotation vector.
         image_size: best side of the square images in pixels; None if any size will do.
-        offset: pixels by which regions look further down, and further right, than where their cells
-            lie (`measured_offset`); None if unknown.
+        offsets: the `measured_offset` of its present parameters, by the side of images; read it by
+            `offset`, and clear it where parameters change.
     """
 
     annotation_dim: int
     image_size: int | None = None
-    offset: tuple[float, float] | None = None
+
+    @cached_property
+    def offsets(self) -> dict[int, tuple[float, float]]:
+        return {}
 
     @abstractmethod
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
@@ -46,11 +50,21 @@ class Encoder(Configurable, nn.Module):
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the regions of an image of so many pixels."""
 
+    def offset(self, size: int) -> tuple[float, float]:
+        """Pixels by which regions look further down, and further right, than where their cells lie.
+
+        Measured for images of this side (`measured_offset`) unless it is known.
+        """
+        if size not in self.offsets:
+            if is_first_process():
+                say("measuring where the encoder looks, to place maps; takes 5 to 30 seconds, once")
+            self.offsets[size] = measured_offset(self, size)
+        return self.offsets[size]
+
     def cell_offset(self, size: int) -> tuple[float, float]:
-        """`offset` in rows and columns of the grid of images of this side; zero if unknown."""
-        shares = (pixels / size for pixels in self.offset or (0.0, 0.0))
-        down, right = map(mul, shares, self.grid(size, size))
-        return down, right
+        """`offset` in rows and columns of the grid of images of this side."""
+        (down, right), (rows, columns) = self.offset(size), self.grid(size, size)
+        return down * rows / size, right * columns / size
 
     @property
     def constant(self) -> "Encoder | FrozenStages | None":
@@ -204,7 +218,7 @@ def feature_map(
 
 @torch.no_grad()
 def measured_offset(encoder: Encoder, size: int) -> tuple[float, float]:
-    """The `Encoder.offset` for images of this side.
+    """Pixels, down and right, by which regions of images of this side look beside their cells.
 
     Padding, strides and kernels that are not symmetric shift receptive fields. In images of noise,
     a strip of half a cell at a time gets other noise: a region looks at the middle of the strips,

@@ -13,9 +13,11 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
-from captioning.captioner.checkpoint import fitted_tensors
+from captioning.captioner import load
+from captioning.captioner.checkpoint import KEY, fitted_tensors
 from captioning.errors import InputError, shown
 from captioning.files import flat, written_whole
+from captioning.models.encoder import measured_offset
 from captioning.training.callbacks import StopEarly, is_at_zero
 
 BEST, LAST, CONFIG = "best.ckpt", "last.ckpt", "config.yaml"
@@ -66,6 +68,19 @@ class BestCheckpoint(ModelCheckpoint):
             moved |= {"best_model_path": str(path), "kth_best_model_path": str(path)}
             moved["best_k_models"] = {str(path): best}
         super().load_state_dict(state_dict | moved)
+
+
+def keep_offset(path: Path) -> None:
+    """Measure where the encoder of a checkpoint looks, and write it, unless the file has it.
+
+    Training moves where stages look, so each of its checkpoints would need another measurement.
+    """
+    captioner = load(path, kernels=False)
+    encoder, side = captioner.model.encoder, captioner.preprocessing.size
+    if side not in encoder.offsets:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        content[KEY]["offset"] = list(measured_offset(encoder, side))
+        WholeCheckpoints().save_checkpoint(content, path)
 
 
 class LastCheckpoint(Checkpoint):

@@ -36,7 +36,7 @@ def start_from(model: str, captioner: Captioner) -> None:
     initial = load(model, kernels=False)
     parameters, alike = _parameters(initial, model, captioner)
     captioner.model.load_state_dict(parameters)
-    captioner.model.encoder.offset = initial.model.encoder.offset
+    captioner.model.encoder.offsets.update(initial.model.encoder.offsets)
     theirs, ours = initial.vocabulary, captioner.vocabulary
     repeatable = ours.repeatable
     if theirs.repeatable is not None and repeatable is not None:
@@ -61,6 +61,7 @@ def between(model: str, captioner: Captioner, share: float) -> Captioner:
     """
     first, _ = _parameters(load(model, kernels=False), model, captioner)
     mixed = Captioner.from_config(captioner.config)
+    mixed.model.encoder.offsets.clear()
     mixed.model.load_state_dict(
         {
             name: value.lerp(first[name], share) if value.is_floating_point() else value

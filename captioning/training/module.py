@@ -133,8 +133,6 @@ class CaptioningModule(pl.LightningModule):
         self.kernels = on_by_default()
         self.compile_after = -1
         self.objective = objective or CrossEntropy()
-        if self.objective.needs_seen and encoder.offset is None:  # before a checkpoint is resumed
-            encoder.offset = measured_offset(encoder, preprocessing.size)
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
@@ -153,6 +151,10 @@ class CaptioningModule(pl.LightningModule):
             self.captioner.kernels = True
             self.captioner.fast, self.encode = for_training(self.model)
         if stage == "fit":
+            if data.size not in encoder.offsets:
+                # Before a checkpoint is resumed, so that the resumed training repeats its steps.
+                with progress_bar.stage("measuring where the encoder looks"):
+                    encoder.offsets[data.size] = measured_offset(encoder, data.size)
             with progress_bar.stage("preparing the objective"):
                 self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
 
@@ -218,4 +220,7 @@ class CaptioningModule(pl.LightningModule):
         return [optimizer], [{"scheduler": rate, "interval": "step"}]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint[KEY] = self.captioner.config
+        config = self.captioner.config
+        if self.model.encoder.constant is not self.model.encoder:  # its training moves the offset
+            config.pop("offset", None)
+        checkpoint[KEY] = config

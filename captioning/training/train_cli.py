@@ -254,6 +254,8 @@ def _fit(cli: TrainCLI, begins: Callable[[], None]) -> None:
     trainer.callbacks.insert(0, started)  # type: ignore[attr-defined]
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+    if trainer.is_global_zero and (folder / BEST).exists():
+        checkpoints.keep_offset(folder / BEST)
 
 
 def features(arguments: list[str]) -> Path | None:

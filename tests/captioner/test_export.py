@@ -1,4 +1,5 @@
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from captioning.captioner import export, load
 from captioning.captioner.exporting import model_card
 from captioning.commands import main
 from captioning.data.records import Record
-from captioning.models.encoder import measured_offset
 
 
 def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path: Path) -> None:
@@ -29,15 +29,24 @@ def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path:
         torch.testing.assert_close(value, exact[name], rtol=2**-11, atol=2**-24)
 
 
-def test_an_export_has_the_offset_that_older_files_lack(checkpoint: Path, tmp_path: Path) -> None:
-    export(checkpoint, tmp_path / "model.safetensors")
-    before, after = load(checkpoint), load(tmp_path / "model.safetensors")
-    assert before.model.encoder.offset is None
-    side = before.preprocessing.size
-    assert after.model.encoder.offset == measured_offset(before.model.encoder, side)
+def test_maps_are_placed_alike_with_and_without_an_offset_in_the_file(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = torch.load(checkpoint, weights_only=True)
+    offset = saved["captioner"].pop("offset")
+    torch.save(saved, tmp_path / "older.ckpt")
+    export(tmp_path / "older.ckpt", tmp_path / "model.safetensors")
+    older, exported = load(tmp_path / "older.ckpt"), load(tmp_path / "model.safetensors")
+    side = older.preprocessing.size
+    assert exported.model.encoder.offsets == {side: tuple(offset)}
+    capsys.readouterr()
     photo = Image.new("RGB", (40, 60), "red")
-    assert before(photo).offset == (0, 0)
-    assert after(photo).offset == after.model.encoder.cell_offset(side) != (0, 0)
+    caption = older(photo)
+    assert "measuring" not in capsys.readouterr().err  # before a map is drawn
+    assert caption.offset == exported(photo).offset == exported.model.encoder.cell_offset(side)
+    assert caption.offset != (0, 0)
+    assert "measuring" in capsys.readouterr().err
+    assert pickle.loads(pickle.dumps(caption)).offset == caption.offset
 
 
 def test_an_exported_model_hides_where_its_first_weights_were(

@@ -47,9 +47,18 @@ class Shifted(Encoder):
 @pytest.mark.parametrize("offset", [(0, 0), (2, -2), (-1, 3)])
 def test_an_offset_is_how_far_regions_look_beside_their_cells(offset: tuple[int, int]) -> None:
     encoder = Shifted(*offset)
-    encoder.offset = measured_offset(encoder, 32)
-    assert encoder.offset == pytest.approx(offset, abs=0.3)
+    assert encoder.offset(32) == pytest.approx(offset, abs=0.3)
     assert encoder.cell_offset(32) == pytest.approx([each / 4 for each in offset], abs=0.1)
+
+
+def test_an_offset_belongs_to_a_size_and_is_measured_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    encoder = CNNEncoder("mobilenet_v2", weights=None)
+    offsets = [encoder.offset(size) for size in (160, 224, 160, 224)]
+    assert offsets[:2] == offsets[2:] == [measured_offset(encoder, size) for size in (160, 224)]
+    assert offsets[0] != offsets[1]
+    assert capsys.readouterr().err.count("measuring where the encoder looks") == 2
 
 
 def trained_step(encoder: CNNEncoder) -> None:

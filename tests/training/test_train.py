@@ -5,7 +5,9 @@ import pytest
 import wandb
 import yaml
 
+from captioning.captioner import load
 from captioning.errors import InputError
+from captioning.models.encoder import measured_offset
 from captioning.training.train_cli import train
 from tests.training.conftest import QUICK, Capture, Patch, Train, assert_same_training, saved
 
@@ -96,3 +98,17 @@ def test_every_listed_class_of_lightning_works(
     assert (there / "epoch=0.ckpt").exists()
     assert (there / "logged" / "first" / "metrics.csv").exists()
     assert (there / "wandb").exists() == bool(more)
+
+
+def test_the_best_checkpoint_has_the_offset_of_its_encoder(train_into: Train) -> None:
+    run = train_into("run", "--model.encoder_learning_rate=0.01")
+    captioner = load(run / "best.ckpt")
+    side = captioner.preprocessing.size
+    measured = measured_offset(captioner.model.encoder, side)
+    assert captioner.model.encoder.offsets == {side: measured}
+    assert load(run / "last.ckpt").model.encoder.offset(side) != (0, 0)
+
+    frozen = train_into("frozen", "--model.encoder.init_args.trainable_stages=0")
+    offsets = [load(frozen / name).model.encoder.offsets for name in ("best.ckpt", "last.ckpt")]
+    assert offsets[0] == offsets[1] == {side: offsets[0][side]}
+    assert offsets[0][side] != measured
