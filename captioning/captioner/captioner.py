@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner.calibration import Calibration, confidence_features
 from captioning.captioner.caption import Caption, Captions, RunnerUp
@@ -215,6 +216,7 @@ class Captioner:
         runners_up: int = 0,
         most: int | None = 1,
         batch_size: int = BATCH_SIZE,
+        tokens: Sequence[Sequence[int]] | None = None,
     ) -> Iterator[Caption | PhotoError]:
         """One result for each photo, in order: its caption, or why it cannot be read.
 
@@ -229,13 +231,22 @@ class Captioner:
             most: number of captions per photo to keep, the others as `Caption.others`; None for
                 all that the search finds.
             batch_size: the most photos per batch.
+            tokens: a caption of each photo as word ids, which is read and not searched.
 
         Raises:
             InputError: the model's numbers overflow, or it has no such map.
         """
         search = search or self.search
         names = known_maps(maps, self.model)
-        work = partial(self._captions, search=search, maps=names, runners_up=runners_up, most=most)
+
+        def work(batch: Sequence[Viewed | PhotoError]) -> list[Caption | PhotoError]:
+            written = None
+            if tokens is not None:
+                views = [view for view in batch if isinstance(view, Viewed)]
+                rows = [torch.tensor(tokens[view.number]) for view in views]
+                written = pad_sequence(rows, batch_first=True, padding_value=PAD)[:, None]
+            return self._captions(batch, search, names, runners_up, most, written)
+
         for results in self.batches(photos, work, batch_size, in_turn=search.draws):
             yield from results
 
@@ -310,7 +321,9 @@ class Captioner:
             written = written.to(self.device)
             logits, weights = self.teacher_forcing(memory, written)
             log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-            scores = log_probs.sum(dim=2) / written.shape[2] ** search.length_penalty
+            log_probs = log_probs.masked_fill(written == PAD, 0.0)
+            lengths = (written != PAD).sum(dim=2)
+            scores = log_probs.sum(dim=2) / lengths**search.length_penalty
             every = Decoded(written, log_probs, weights, scores)
         if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")

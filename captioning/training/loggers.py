@@ -154,6 +154,10 @@ class ValidationTable(ValidationImages):
             The figures show the first one, the interactive view compares them.
     """
 
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if boards_of(trainer):
+            super().on_validation_epoch_end(trainer, pl_module)
+
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if boards_of(trainer):
             super().on_validation_end(trainer, pl_module)

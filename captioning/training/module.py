@@ -101,6 +101,8 @@ class CaptioningModule(pl.LightningModule):
         captioner: captions with the trained model.
         kernels: whether to use the fast kernels; read when a fit begins.
         compile_after: number of first steps whose arithmetic is not compiled; -1 for all.
+        validated: the captions that this process found in the present validation, as word ids by
+            image id.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class CaptioningModule(pl.LightningModule):
         self.weight_decay = weight_decay
         self.schedule = schedule or OneCycle(warmup)
         self.scores = ValidationScores(vocabulary.tokenizer)
+        self.validated: dict[int | str, list[int]] = {}
 
     def setup(self, stage: str) -> None:
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -184,13 +187,18 @@ class CaptioningModule(pl.LightningModule):
             self.log(f"train/{name}", figure, batch_size=1, sync_dist=True)
         return loss
 
+    def on_validation_epoch_start(self) -> None:
+        self.validated = {}
+
     def validation_step(self, batch: Batch, index: int) -> None:
         memory = self.captioner.fast.remember(in_parts(self.captioner.fast.encode, batch.images))
-        decoded = self.captioner.decode(memory)
+        tokens = self.captioner.decode(memory).tokens[:, 0].tolist()
+        image_ids = [record.image_id for record in batch.records]
+        self.validated.update(zip(image_ids, tokens, strict=True))
         self.scores.update(
-            [self.captioner.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()],
+            [self.captioner.vocabulary.text(row) for row in tokens],
             [record.captions for record in batch.records],
-            [record.image_id for record in batch.records],
+            image_ids,
         )
 
     @progress_bar.stage("scoring the captions")

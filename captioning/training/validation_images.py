@@ -7,6 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from torch import distributed
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
@@ -36,27 +37,49 @@ GROUNDING_SCORES["pointing, minus Gaussian"] = "pointing minus Gaussian"
 Captioned = tuple[Record, Caption]
 """A validation image with its references, and its latest caption."""
 
+ValidatedCaptions = dict[int | str, list[int]]
+"""The caption of each image of a validation, as word ids by image id."""
 
-def captioned(trainer: pl.Trainer, module: Any, count: int, **options: Any) -> list[Captioned]:
-    """Evenly spaced validation images with the model's captions.
+
+def captioned(
+    trainer: pl.Trainer, module: Any, validated: ValidatedCaptions, count: int, **options: Any
+) -> list[Captioned]:
+    """Evenly spaced images of a validation with the captions that were scored, read again.
 
     Those whose photos are gone are left out: trainings on cached features do without them.
     """
     data: Any = trainer.datamodule  # type: ignore[attr-defined]
-    records = data.val_records[:: max(1, len(data.val_records) // count)][:count]
+    records = [record for record in data.val_records if record.image_id in validated]
+    records = records[:: max(1, len(records) // count)][:count]
+    tokens = [validated[record.image_id] for record in records]
     with (
-        stage("captioning the images to show"),
+        stage("reading the captions to show"),
         torch.autocast(module.device.type, enabled=False),
         torch.inference_mode(False),  # some maps take gradients
     ):
-        captions = module.captioner.stream([record.image for record in records], **options)
+        photos = [record.image for record in records]
+        captions = module.captioner.stream(photos, tokens=tokens, **options)
         pairs = list(zip(records, captions, strict=True))
     return [(record, caption) for record, caption in pairs if isinstance(caption, Caption)]
 
 
+def validated_captions(module: Any) -> ValidatedCaptions:
+    """The captions that all processes have found in this validation; all must call this."""
+    parts: list[ValidatedCaptions] = [module.validated]
+    if distributed.is_initialized():
+        parts *= distributed.get_world_size()
+        distributed.all_gather_object(parts, module.validated)
+    # A repeated image may have another caption: near-ties may resolve differently.
+    return {image: tokens for part in reversed(parts) for image, tokens in part.items()}
+
+
 @dataclass(eq=False)
 class ValidationImages(pl.Callback):
-    """Base of callbacks that show the same images after every validation."""
+    """Base of callbacks that show the same images after every validation.
+
+    What is shown is what was validated: averaged weights are swapped out again before
+    `on_validation_end`, so captions and maps are computed when the validation epoch ends.
+    """
 
     images: int = 8
     maps: list[str] | None = None
@@ -64,14 +87,22 @@ class ValidationImages(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
         known_maps(self.maps or (), pl_module.model)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if not self.images or trainer.sanity_checking or not trainer.is_global_zero:
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if not self.images or trainer.sanity_checking:
             return
-        key = trainer.global_step, self.images, self.maps
+        validated = validated_captions(pl_module)
+        if not trainer.is_global_zero:
+            return
+        maps = self.maps or [pl_module.captioner.default_map]
+        key = trainer.global_step, self.images, maps
         if getattr(pl_module, "shown", (None,))[0] != key:  # callbacks share equal captions
-            options = {"runners_up": 3, "maps": self.maps or ()}
-            pl_module.shown = key, captioned(trainer, pl_module, self.images, **options)
-        self.show(trainer, pl_module, pl_module.shown[1])
+            options = {"runners_up": 3, "maps": maps}
+            pl_module.shown = key, captioned(trainer, pl_module, validated, self.images, **options)
+        self._shown = pl_module.shown[1]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if self.images and not trainer.sanity_checking and trainer.is_global_zero:
+            self.show(trainer, pl_module, self._shown)
 
     def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
         """Show the images, with their captions and maps, after a validation."""
@@ -96,6 +127,7 @@ class ValidationPage(ValidationImages):
 
     _losses: list[Point] = field(init=False, default_factory=list)
     _validations: list[dict[str, Any]] = field(init=False, default_factory=list)
+    _is_kept: bool = field(init=False, default=False)
     _loss: Any = field(init=False, default=0.0)  # a tensor after the first step
     _steps: int = field(init=False, default=0)
 
@@ -124,6 +156,14 @@ class ValidationPage(ValidationImages):
             self._losses.append(Point(float(trainer.current_epoch + 1), mean))
         self._loss, self._steps = 0.0, 0
 
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if not trainer.sanity_checking:  # asked in all processes, which have to agree
+            [best] = [each for each in trainer.checkpoint_callbacks if type(each) is BestCheckpoint]
+            score = trainer.callback_metrics.get(str(best.monitor))
+            self._decides = str(best.monitor).removeprefix("val/")
+            self._is_kept = best.check_monitor_top_k(trainer, score)
+        super().on_validation_end(trainer, pl_module)
+
     def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
         by_name = scores_by_image(module).items()
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready
@@ -135,7 +175,8 @@ class ValidationPage(ValidationImages):
             told.append({"image": key, "caption": caption.text, "scores": scores})
         figures = {name: value.item() for name, value in trainer.callback_metrics.items()}
         found = {n.removeprefix("val/"): x for n, x in figures.items() if n.startswith("val/")}
-        self._validations.append({"epoch": epoch, "scores": found, "images": told})
+        validation = {"epoch": epoch, "scores": found, "images": told, "is_kept": self._is_kept}
+        self._validations.append(validation)
         curves: defaultdict[str, list[Point]] = defaultdict(list)
         histories: defaultdict[Any, list[PastCaption]] = defaultdict(list)
         for past in self._validations:
@@ -147,12 +188,8 @@ class ValidationPage(ValidationImages):
         losses = list(self._losses)
         if self._steps:
             losses.append(Point(epoch, float(self._loss) / self._steps))
-        writers = trainer.checkpoint_callbacks
-        kept = next(each for each in writers if isinstance(each, BestCheckpoint))
-        decides, choose = str(kept.monitor).removeprefix("val/"), max if kept.mode == "max" else min
-        best = None
-        if decides in curves:
-            best = decides, choose(curves[decides], key=lambda point: point.value).epoch
+        kept = [past["epoch"] for past in self._validations if past.get("is_kept")]
+        best = (self._decides, kept[-1]) if kept else None
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         numbers = f"{len(data.train_records):,} images to train on, {len(data.val_records):,}"
         most = module.captioner.preprocessing.max_pixels
@@ -198,12 +235,13 @@ class ValidationGrounding(pl.Callback):
         # Every process computes the same scores, since any of them may be monitored.
         if not self.images or trainer.sanity_checking:
             return
+        validated = validated_captions(pl_module)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         names = categories(data.val_records)
         # Boxes of single captions' phrases are not of object categories.
         if not names or any(record.phrases for record in data.val_records):
             return
-        images = captioned(trainer, pl_module, self.images)
+        images = captioned(trainer, pl_module, validated, self.images)
         if not images:
             return
         with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):

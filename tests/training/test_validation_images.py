@@ -1,4 +1,5 @@
 import csv
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,9 +11,18 @@ from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.training.validation_images import GROUNDING_SCORES, PAGE
-from tests.training.conftest import Patch, Train, interrupt_at
+from tests.training.conftest import Patch, Train, interrupt_at, saved, with_scores
 
 TWO = ("--validation_page.images", "2", "--trainer.precision", "32")
+
+
+AVERAGE = json.dumps(
+    {
+        "class_path": "captioning.training.ExponentialAverage",
+        "init_args": {"decay": 0.9, "keeps_start": True},
+    }
+)
+"""Averaged weights, whose captions are others than those of the latest weights."""
 
 
 def captions(page: str) -> list[list[str]]:
@@ -31,10 +41,11 @@ def losses(page: str) -> list[str]:
     return re.findall(r'<img class="curve" src="(.*?)"', card)
 
 
+@pytest.mark.parametrize("averaging", [(), ("--trainer.callbacks", AVERAGE)])
 def test_the_page_shows_the_captions_of_the_last_validation(
-    train_into: Train, shapes_data: Path
+    train_into: Train, shapes_data: Path, averaging: tuple[str, ...]
 ) -> None:
-    run = train_into("run", *TWO)
+    run = train_into("run", *TWO, "--model.learning_rate", "0.03", *averaging)
     page = (run / PAGE).read_text()
     assert epochs(page) == ["3", "2", "1"]
     records = Coco(shapes_data).read("val")[::2]
@@ -63,6 +74,18 @@ def test_validations_within_an_epoch_have_their_place(train_into: Train) -> None
     options = ("--trainer.val_check_interval", "1", "--trainer.max_epochs", "1")
     page = (train_into("run", *TWO, *options, "--trainer.logger", "false") / PAGE).read_text()
     assert epochs(page) == ["1", "0.67", "0.33"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"), [((0.3, 0.1, 0.3), "1"), ((0.0, 0.0, 0.0), "3"), ((0.1, 0.3, 0.2), "2")]
+)
+def test_the_page_marks_the_epoch_that_the_best_checkpoint_holds(
+    train_into: Train, monkeypatch: Patch, scores: tuple[float, ...], kept: str
+) -> None:
+    with_scores(monkeypatch, 0.0, *scores)
+    run = train_into("run", *TWO)
+    assert f"best: epoch {kept}<" in (run / PAGE).read_text()
+    assert saved(run, "best.ckpt")["epoch"] == int(kept) - 1
 
 
 @pytest.mark.integration
