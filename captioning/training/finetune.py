@@ -204,6 +204,8 @@ def finetune(
     if longest > search.get("max_length", longest):
         say(f"captions have up to {longest} words; so may the new model's")
         search["max_length"] = longest
+    if not is_same:  # which words people repeat is seen in thousands of captions, not in a few
+        search["repeats"] = True
     if is_other_language:
         say(f"captions in another language than {model}'s: none of its words is kept")
     parts = []

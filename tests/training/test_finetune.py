@@ -82,7 +82,10 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
 ) -> None:
     for number, file in enumerate(sorted(folder.glob("*.txt"))):
         file.write_text(f"eine Wand, die man {number} sieht\nTapete in schöner Farbe\n")
-    words = set(load(tuned(folder, model="photos")).vocabulary.words)
+    german = load(tuned(folder, model="photos"))
+    assert load("photos").search.config["repeats"] is False
+    assert german.search.config["repeats"] is True
+    words = set(german.vocabulary.words)
     assert {"wand", "tapete", "farbe"} <= words
     assert not {"the", "dog", "person"} & words
     told = capsys.readouterr().err
