@@ -4,8 +4,9 @@ Shapes: B images, N captions per image, T words, V vocabulary, S features.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -48,6 +49,8 @@ class Calibration:
             set whose photos look like this one; empty if one data set was known.
         named: slope and intercept of the chance that people name what a word names, by the log-odds
             of its probability (Platt scaling); empty if unknown.
+        search: the config of the search whose captions it was fitted on; confidences hold for no
+            other search.
     """
 
     temperature: float
@@ -56,6 +59,7 @@ class Calibration:
     bias: float
     photo: Sequence[float] = ()
     named: Sequence[float] = ()
+    search: Mapping[str, Any] = field(default_factory=dict)
 
     def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
         """The chance that each caption is good; NaN stands for a feature that is not known."""

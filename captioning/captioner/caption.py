@@ -56,7 +56,8 @@ class Caption:
         runners_up: the most probable alternatives of each word; empty unless requested.
         named: the chance that people who describe the photo name what each word names; None for
             function words; empty if the model is not calibrated for it.
-        confidence: the chance that the caption is good; None if the model is not calibrated.
+        confidence: the chance that the caption is good; None if the model is not calibrated for the
+            search that found it, or if the caption was cut off at the search's `max_length`.
         tokenizer: of the model's vocabulary; decides where spaces are between words.
         photo: a path, an upright image, or the bytes of a file; None if it was a view.
         others: further captions that the search found, the best first.

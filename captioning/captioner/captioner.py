@@ -158,7 +158,10 @@ class Captioner:
             down, right = map(float, config["offset"])
             captioner.model.encoder.offsets[captioner.preprocessing.size] = down, right
         if "calibration" in config:
-            captioner.calibration = Calibration(**config["calibration"])
+            calibration = Calibration(**config["calibration"])
+            # Files of version 0.4 do not say the search; it was their own.
+            search = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
+            captioner.calibration = replace(calibration, search=search.config)
         return captioner
 
     @property
@@ -178,6 +181,14 @@ class Captioner:
         if self.device.type != "cpu":  # where the plain model is as fast
             self.fast = self.model
         return self
+
+    def has_confidence(self, search: Search | None = None) -> bool:
+        """Whether captions by a search, by default the captioner's own, get a confidence.
+
+        They do if the calibration was fitted on captions by this search.
+        """
+        search = search or self.search
+        return self.calibration is not None and self.calibration.search == search.config
 
     def freeze(self) -> "Captioner":
         """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
@@ -311,6 +322,7 @@ class Captioner:
         good = [each for each in batch if isinstance(each, Viewed)]
         if not good:
             return [each for each in batch if isinstance(each, PhotoError)]
+        has_confidence = written is None and self.has_confidence(search)
         images = on_device([each.view.pixels for each in good], self.device)
         annotations = self.encode(images)
         memory = self.remember(annotations)
@@ -333,7 +345,7 @@ class Captioner:
         if self.calibration is not None or runners_up:
             logits, _ = self.teacher_forcing(memory, tokens)
             if self.calibration is not None:
-                if written is None:
+                if has_confidence:
                     kinds = self.calibration.kind(annotations)
                     features = confidence_features(decoded, every.scores, logits, kinds)
                     confidences = self.calibration.confidence(features)
@@ -382,6 +394,7 @@ class Captioner:
                     names = [self.vocabulary.spelt([i])[0] if i != EOS else None for i in ids]
                     runners.append(tuple(map(RunnerUp, names, chances)))
                 chances = decoded.log_probs[b, n, :length].exp().tolist()
+                has_ended = EOS in tokens
                 named: Iterable[float | None] = ()
                 if self.calibration is not None and self.calibration.named:
                     named = map(self.calibration.chance_named, words, chances)
@@ -396,7 +409,9 @@ class Captioner:
                         maps={name: each[b, n, :length].numpy() for name, each in maps.items()},
                         shown_maps=tuple(shown_maps) or (self.default_map,),
                         tokenizer=self.vocabulary.tokenizer,
-                        confidence=None if confidences is None else confidences[b, n].item(),
+                        confidence=confidences[b, n].item()
+                        if confidences is not None and has_ended
+                        else None,
                         runners_up=tuple(runners),
                         photo=None if isinstance(photo, View) else photo,
                         _compute=partial(self._map, view, tokens, length),

@@ -14,7 +14,7 @@ from captioning.captioner.captioner import Captioner
 from captioning.captioner.checkpoint import CONFIG, KEY, MODEL, load, read
 from captioning.errors import InputError
 from captioning.files import made_folder, read_json, write_json, written_whole
-from captioning.models.encoder import measured_offset
+from captioning.search import Search
 from captioning.shelf import path_of
 
 SUFFIX = ".safetensors"
@@ -31,6 +31,7 @@ def export(
     path: str | Path,
     half: bool = False,
     calibration: Calibration | None = None,
+    search: Search | None = None,
     evaluation: str | Path | None = None,
     license: str | None = None,
     onnx: bool = False,
@@ -45,6 +46,7 @@ def export(
         path: a folder, which is created if missing, or a file named ``*.safetensors``.
         half: keep 16 bits of each number. The model computes in single precision all the same.
         calibration: instead of the model's own.
+        search: the default search, instead of the model's own.
         evaluation: a folder that `captioning evaluate` wrote, for the card of a folder.
         license: of the data that the model was trained on, for the card.
         onnx: write a folder of ONNX graphs instead; see `write_onnx`.
@@ -73,6 +75,8 @@ def export(
     config = config | {"offset": captioner.model.encoder.offset(captioner.preprocessing.size)}
     if calibration is not None:
         config = config | {"calibration": asdict(calibration)}
+    if search is not None:
+        config = config | {"search": search.config}
     kept = {}
     for name, each in tensors.items():
         halved = each.half() if half and each.is_floating_point() else each

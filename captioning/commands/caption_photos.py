@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 INDEX = "index.html"
 NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
 RUNNERS_UP = 3  # the alternatives that a page shows for each word
+NOT_CALIBRATED = (
+    "the model was calibrated on captions by its own search; leave out the options that change it, "
+    "or calibrate another file by them: captioning calibrate --beam 3, say"
+)
 
 
 @Parameter(name="*", group="What captions say")
@@ -138,8 +142,11 @@ def caption(
     paths = [*photos, *(["-"] if stdin else [])]
     if not paths and listed is None:
         raise InputError("no photos; give photos, folders or --list FILE")
-    if text is not None and wishes != WishOptions():
-        raise InputError("--text reads a caption; leave out the options of what captions say")
+    if text is not None and (wishes != WishOptions() or confidence or min_confidence):
+        raise InputError(
+            "--text reads a caption; leave out --confidence, --min-confidence and the options of "
+            "what captions say"
+        )
     if bulk.out is not None:
         given = (text, confidence, min_confidence, wishes.captions, texts, pictures)
         if given != (None, False, 0.0, None, TextOptions(), PictureOptions()):
@@ -180,6 +187,12 @@ def caption(
     if text is None:
         most = None if pictures.html else wishes.captions or 1  # pages show all
         chosen = _search(captioner, search, wishes)
+        if captioner.calibration is not None and not captioner.has_confidence(chosen):
+            line = f"captions have no confidence: {NOT_CALIBRATED}"
+            if confidence or min_confidence:
+                raise InputError(line)
+            if json or texts.csv or pictures.html:
+                say(f"captioning: {line}")
         results = captioner.stream(found, chosen, maps, runners_up, most, using.batch_size)
     else:
         results = _readings(captioner, found, text, runners_up, maps)
@@ -197,7 +210,8 @@ def caption(
             for each in captions[: wishes.captions or 1]:
                 said = each.sentence if texts.sentence else each.text
                 said = f"{texts.prefix}{said}{texts.suffix}"
-                is_sure = each.confidence is None or each.confidence >= min_confidence
+                # A caption that was cut off has no confidence.
+                is_sure = not min_confidence or (each.confidence or 0.0) >= min_confidence
                 lines.append((each, said, said if is_sure else ""))
             if photo in text_files and any(written for _, _, written in lines):
                 with written_whole(text_files[photo]) as file:
@@ -218,7 +232,8 @@ def caption(
                     scored = zip(each.words, each.probabilities, strict=True)
                     shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
                 else:
-                    chance = [f"{each.confidence:.2f}"] if confidence else []
+                    number = "none" if each.confidence is None else f"{each.confidence:.2f}"
+                    chance = [number] if confidence else []
                     shown = printable(*chance, photo, written or NOT_SURE)
                 try:
                     say(shown, file=sys.stdout)

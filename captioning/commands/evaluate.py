@@ -105,7 +105,8 @@ def calibrate(
 ) -> Path:
     """Write a model with calibrated probabilities, and a confidence of each caption.
 
-    The split should be one that the model was neither trained on nor chosen by.
+    The split should be one that the model was neither trained on nor chosen by. The confidence
+    holds for the search that is given, which becomes the model's own.
     """
     from captioning.captioner import export
     from captioning.evaluation.assessment import assess, calibrated, pattern_vectors
@@ -130,7 +131,7 @@ def calibrate(
     calibration = calibrated(assessed, patterns=patterns)
     report, *of_sets = CalibrationReport.across_halves(assessed, patterns)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
-    export(using.paths[0], file, calibration=calibration)
+    export(using.paths[0], file, calibration=calibration, search=chosen)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(f"{report.line()}; temperature {calibration.temperature:.4f}")

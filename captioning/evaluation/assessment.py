@@ -67,6 +67,7 @@ class Assessed:
         named: of each image, whether those words, or others of their stem, are in a reference.
         vectors: the mean annotation vector of each image.
         sets: the number of the data set of each image.
+        search: the config of the search that found the captions.
     """
 
     captions: Mapping[int | str, str]
@@ -78,15 +79,16 @@ class Assessed:
     named: Sequence[Bool[np.ndarray, " _"]]
     vectors: Float[np.ndarray, "I D"]
     sets: Int[np.ndarray, " I"]
+    search: Mapping[str, Any]
 
     def part(self, own: Bool[np.ndarray, " I"]) -> "Assessed":
         """Some of the images."""
         captions = dict(compress(self.captions.items(), own))
-        columns = (getattr(self, field.name) for field in fields(self)[1:])
+        columns = (getattr(self, field.name) for field in fields(self)[1:-1])
         chosen: Any = (
             c[own] if isinstance(c, np.ndarray) else [*compress(c, own)] for c in columns
         )
-        return Assessed(captions, *chosen)
+        return Assessed(captions, *chosen, self.search)
 
     @property
     def equal(self) -> Float[np.ndarray, " I"]:
@@ -164,7 +166,8 @@ def assess(
         own = of_sets == number
         is_good[own] = good_captions(captions, [*compress(records, own)], words.tokenizer)
     spoken = likeliest, right, said, named
-    return Assessed(captions, np.stack(known), is_good, *spoken, np.stack(vectors), of_sets)
+    found = np.stack(known), is_good, *spoken, np.stack(vectors), of_sets
+    return Assessed(captions, *found, search.config)
 
 
 def _said(
@@ -306,6 +309,7 @@ def calibrated(
         bias=float(bias),
         photo=photo,
         named=chance,
+        search=assessed.search,
     )
 
 

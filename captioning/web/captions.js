@@ -61,11 +61,14 @@ export class Captioner {
     const start = Object.fromEntries(startingWith(now, "state."));
     const found = text ? [{ tokens: [...given, EOS] }]
       : await this.search(memory, start, width, given);
+    // As in Python, the confidence belongs to the search that it was calibrated on.
+    const isCalibrated = this.about.calibrated && !begin && !text
+      && width === this.about.search.width;
     const captions = [];
     for (const [place, caption] of found.slice(0, begin ? 1 : most).entries()) {
       const other = found[place ? 0 : 1];
       const margin = other ? caption.score - other.score : NaN;
-      captions.push(await this.read(caption, margin, memory, start, annotations));
+      captions.push(await this.read(caption, margin, memory, start, annotations, isCalibrated));
     }
     return captions;
   }
@@ -174,7 +177,8 @@ export class Captioner {
   }
 
   /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
-  async read({ tokens, logProbs: chosen, score }, margin, memory, start, annotations) {
+  async read({ tokens, logProbs: chosen, score }, margin, memory, start, annotations,
+    isCalibrated) {
     const { words, tokenizer, calibration, search: { length_penalty: penalty } } = this.about;
     const written = tokens.filter((token) => token !== EOS);
     const steps = [];
@@ -192,7 +196,7 @@ export class Captioner {
     return {
       caption: joined(texts, tokenizer),
       score: score ?? total / tokens.length ** penalty, // of given words
-      ...(calibration && chosen && {
+      ...(isCalibrated && tokens.at(-1) === EOS && {
         confidence: this.confidence(chosen, steps, margin, Math.max(...tokens), annotations),
       }),
       words: written.map((token, place) => {

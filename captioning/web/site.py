@@ -96,6 +96,7 @@ def write_site(
     about |= {
         "search": search.config | {"class": "BeamSearch"},
         "calibration": None if calibration is None else asdict(calibration),
+        "calibrated": captioner.has_confidence(search),
         "functions": sorted(FUNCTION_WORDS),
         "evidence": has_evidence(captioner.model.decoder),
         "bytes": sum(len(files[f"{graph}.packed"]) for graph in GRAPHS),

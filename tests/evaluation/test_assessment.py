@@ -24,7 +24,7 @@ from captioning.evaluation.assessment import (
     good_captions,
 )
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
-from captioning.search import Decoded
+from captioning.search import BeamSearch, Decoded, DiverseBeamSearch, Sampling
 from captioning.shapes import write_shapes
 from captioning.shelf import path_of
 
@@ -56,6 +56,7 @@ def assessed(images: int = 4000, seed: int = 0) -> Assessed:
         np.split(named, images),
         random.normal(size=(images, 2)),
         np.zeros(images, dtype=int),
+        {},
     )
 
 
@@ -206,7 +207,7 @@ def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path
     captioner = load("shapes")
     photo = Coco(shapes_data).read("val")[0].image
     plain = captioner(photo)
-    captioner.calibration = HAND
+    captioner.calibration = replace(HAND, search=captioner.search.config)
     caption = captioner(photo, runners_up=2)
     assert (caption.text, caption.score) == (plain.text, plain.score)
     assert plain.confidence is None
@@ -271,6 +272,50 @@ def test_commands_say_how_sure_a_calibrated_model_is(
     calibrate = ["calibrate", str(tmp_path / "new.safetensors"), "--model", str(model)]
     assert main([*calibrate, "--data", str(shapes_data), "--split", "test"]) == 1
     assert "use more photos" in capsys.readouterr().err
+
+
+def test_a_confidence_is_of_the_search_that_it_was_calibrated_on(
+    shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "sure.safetensors"
+    export("shapes", model, calibration=HAND)  # as files of version 0.4, which do not say it
+    captioner = load(model)
+    photo, width = Coco(shapes_data).read("test")[0].image, captioner.search.config["width"]
+    own = captioner(photo)
+    assert own.confidence is not None
+    narrow = captioner.search.replace(BeamSearch, width=width + 1)
+    others = narrow, Sampling(), captioner.constrained(begin="a"), DiverseBeamSearch(groups=2)
+    assert [captioner(photo, search).confidence for search in others] == [None] * 4
+    captioner.search = narrow
+    assert captioner(photo).confidence is None
+
+    export("shapes", model, calibration=replace(HAND, search=narrow.config), search=narrow)
+    assert load(model)(photo).confidence == pytest.approx(own.confidence, abs=0.1)
+    command = ["caption", str(photo), "--model", str(model), "--beam", "1"]
+    for options in (["--confidence"], ["--min-confidence", "0.1"]):
+        assert main([*command, *options]) == 1
+        assert "captioning calibrate --beam" in capsys.readouterr().err
+    assert main([*command, "--json"]) == 0
+    told = capsys.readouterr()
+    assert "captions have no confidence" in told.err
+    assert "confidence" not in json.loads(told.out)
+
+
+def test_a_caption_without_its_end_is_never_sure(
+    shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, search = tmp_path / "sure.safetensors", load("shapes").search.replace(max_length=3)
+    export(
+        "shapes", model, calibration=replace(HAND, bias=9.0, search=search.config), search=search
+    )
+    photo = Coco(shapes_data).read("test")[0].image
+    caption = load(model)(photo)
+    assert (len(caption.words), caption.confidence) == (3, None)
+    command = ["caption", str(photo), "--model", str(model)]
+    assert main([*command, "--confidence"]) == 0
+    assert capsys.readouterr().out.startswith("none\t")
+    assert main([*command, "--min-confidence", "0.01"]) == 0
+    assert capsys.readouterr().out == f"{photo}\tnot sure\n"
 
 
 @pytest.mark.integration
