@@ -4,7 +4,7 @@ Shapes: I images, S confidence features, G temperatures, D annotation width, P p
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,12 @@ class Assessed:
     def part(self, own: Bool[np.ndarray, " I"]) -> "Assessed":
         """Some of the images."""
         captions = dict(compress(self.captions.items(), own))
-        columns = (getattr(self, field.name) for field in fields(self)[1:-1])
-        chosen: Any = (
-            c[own] if isinstance(c, np.ndarray) else [*compress(c, own)] for c in columns
-        )
-        return Assessed(captions, *chosen, self.search)
+        columns = {field.name: getattr(self, field.name) for field in fields(self)[1:-1]}
+        rows: dict[str, Any] = {
+            name: column[own] if isinstance(column, np.ndarray) else [*compress(column, own)]
+            for name, column in columns.items()
+        }
+        return replace(self, captions=captions, **rows)
 
     @property
     def equal(self) -> Float[np.ndarray, " I"]:
@@ -166,8 +167,8 @@ def assess(
         own = of_sets == number
         is_good[own] = good_captions(captions, [*compress(records, own)], words.tokenizer)
     spoken = likeliest, right, said, named
-    found = np.stack(known), is_good, *spoken, np.stack(vectors), of_sets
-    return Assessed(captions, *found, search.config)
+    described = *spoken, np.stack(vectors), of_sets, search.config
+    return Assessed(captions, np.stack(known), is_good, *described)
 
 
 def _said(
