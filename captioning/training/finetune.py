@@ -31,6 +31,7 @@ from captioning.progress_bar import ProgressBar, say
 from captioning.shelf import DEFAULT
 from captioning.training.checkpoints import BEST, LAST
 from captioning.training.initial import between
+from captioning.training.module import CIDER_OF_SETS
 from captioning.training.train_cli import train
 from captioning.web.page import PHOTOS
 
@@ -204,6 +205,8 @@ def finetune(
     if longest > search.get("max_length", longest):
         say(f"captions have up to {longest} words; so may the new model's")
         search["max_length"] = longest
+    if keep is not None:  # as `best_between` weighs the two
+        settings["checkpoints"]["monitor"] = f"val/{CIDER_OF_SETS}"
     if not is_same:  # which words people repeat is seen in thousands of captions, not in a few
         search["repeats"] = True
     if is_other_language:

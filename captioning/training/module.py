@@ -17,6 +17,7 @@ from captioning.captioner.checkpoint import KEY
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
+from captioning.data.readers import Joined
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import fast_encoding, for_training, in_parts, on_by_default
@@ -26,6 +27,9 @@ from captioning.models.encoder import measured_offset
 from captioning.search import Search
 from captioning.training.initial import start_from
 from captioning.training.objectives import CrossEntropy, Objective
+
+CIDER_OF_SETS = "CIDEr of data sets"
+"""Validation score of joined data sets: the geometric mean of their CIDEr."""
 
 
 class Schedule(ABC):
@@ -203,7 +207,11 @@ class CaptioningModule(pl.LightningModule):
 
     @progress_bar.stage("scoring the captions")
     def on_validation_epoch_end(self) -> None:
-        for name, value in self.scores.compute().items():
+        scores = self.scores.compute()
+        reader = self.trainer.datamodule.reader  # type: ignore[attr-defined]
+        if isinstance(reader, Joined):
+            scores[CIDER_OF_SETS] = reader.mean_score(self.scores.by_image["CIDEr"])
+        for name, value in scores.items():
             self.log(f"val/{name}", value, sync_dist=True)
 
     def configure_optimizers(self) -> Any:

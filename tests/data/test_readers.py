@@ -198,6 +198,8 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     assert len({record.image_id for record in Joined([first, third]).read("train")}) == 2
     rows = [f"{n}.png,a cat,{split}" for n in (1, 2) for split in ("train", "val")]
     many = pets(tmp_path / "many", *rows, *rows)
+    assert joined.mean_score({"pets/1.png": 4.0, "pets/2.png": 6.0, "birds/1.png": 0.2}) == 1.0
+    assert joined.mean_score({"pets/1.png": 4.0, "pets/2.png": 6.0}) == 5.0
     found = Joined([first, many], balanced=True).read("train")
     assert [record.image_id for record in found] == ["pets/1.png", "many/1.png"]
     for wrong in ([], [first, second, first]):

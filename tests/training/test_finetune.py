@@ -158,6 +158,7 @@ def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
     counts = r"(\d+) photos to train on and (\d+) to validate.*\n"
     assert re.search(rf"{counts}\1 photos of \S+scenes train along, and \2 validate\n", told)
     assert re.search(r"CIDEr on the photos to keep: \d\.\d+ \(.*\) before, \d\.\d+ \(", told)
+    assert "best val/CIDEr of data sets: " in told
     assert "everyday photos" not in told
     assert "wallpaper" in load(model).vocabulary.words
 

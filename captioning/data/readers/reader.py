@@ -4,11 +4,13 @@ import hashlib
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from captioning.data.photo_shards import photo_hash, photo_size
@@ -245,6 +247,17 @@ class Joined(Reader):
             raise InputError(f"Joined: give different data sets, not {self.root}")
         self.readers = dict(zip(names, readers, strict=True))
         self.balanced = balanced
+
+    def mean_score(self, scores: Mapping[int | str, float]) -> float:
+        """The geometric mean of the data sets' mean scores, from scores by image id.
+
+        It ranks models alike whatever scale the scores of a data set have.
+        """
+        means = []
+        for name in self.readers:
+            own = [score for image, score in scores.items() if str(image).startswith(f"{name}/")]
+            means += [fmean(own)] if own else []
+        return prod(means) ** (1 / len(means))
 
     @property
     def folders(self) -> list[Path]:
