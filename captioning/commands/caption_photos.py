@@ -213,10 +213,12 @@ def caption(
                 # A caption that was cut off has no confidence.
                 is_sure = not min_confidence or (each.confidence or 0.0) >= min_confidence
                 lines.append((each, said, said if is_sure else ""))
-            if photo in text_files and any(written for _, _, written in lines):
+            content = "".join(f"{written}\n" for _, _, written in lines if written)
+            if photo in text_files and content:
                 with written_whole(text_files[photo]) as file:
-                    content = "".join(f"{written}\n" for _, _, written in lines if written)
                     file.write_text(content, "utf-8", "backslashreplace")
+            elif photo in existing:  # an earlier run's caption, which may be wrong
+                text_files[photo].unlink(missing_ok=True)
             if drawn:
                 image = read_image(photo, int(max_megapixels * 1e6))
                 for suffix, names in drawn.items():

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from captioning.captioner import Caption, load
+from captioning.captioner import Caption, export, load
+from captioning.captioner.calibration import Calibration
 from captioning.commands import main
 from captioning.commands.caption_photos import text_names
 from captioning.data.readers import CaptionTable
@@ -38,6 +39,14 @@ def photos(tmp_path: Path) -> Path:
 @pytest.fixture
 def model(checkpoint: Path) -> list[str]:
     return ["--model", str(checkpoint), "--device", "cpu"]
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path) -> list[str]:
+    """A model with the confidence 0.27 in every caption."""
+    file = tmp_path / "calibrated.safetensors"
+    export("shapes", file, calibration=Calibration(1.0, means=[0.0], weights=[0.0], bias=-1.0))
+    return ["--model", str(file), "--device", "cpu"]
 
 
 @pytest.fixture
@@ -184,6 +193,22 @@ def test_words_of_the_user_are_not_replaced_unless_asked_for(
         assert text.read_text() == "mine"
     assert main([*command, "--overwrite"]) == 0
     assert text.read_text() == f"{before.text}\n"
+
+
+def test_no_earlier_text_stays_beside_a_photo_not_sure_of(
+    calibrated: list[str], photos: Path, capsys: Capture
+) -> None:
+    unreadable, other = photos / "broken.jpg", photos / "notes.txt"
+    unreadable.write_bytes(b"text")
+    for path in (photos / "a.txt", unreadable.with_suffix(".txt"), other):
+        path.write_text("earlier")
+    command = ["caption", str(photos), *calibrated, "--txt", "--min-confidence"]
+    assert "a.txt: exists; give --skip-existing" in refusal([*command, "0.3"], capsys)
+    assert main([*command, "0.3", "--overwrite"]) == 1  # for the unreadable photo
+    assert capsys.readouterr().out.count("\tnot sure\n") == 3
+    assert {path.name for path in photos.rglob("*.txt")} == {"broken.txt", "notes.txt"}
+    assert main([*command, "0.2", "--overwrite"]) == 1
+    assert (photos / "a.txt").read_text() != "earlier"
 
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
