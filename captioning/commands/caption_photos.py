@@ -1,6 +1,7 @@
 """`captioning caption`: captions for photos, folders of photos and lists of photos."""
 
 import csv
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from captioning.viewing.viewer import PhotoCard
 
 INDEX = "index.html"
+STDOUT = Path("-")
 NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
 RUNNERS_UP = 3  # the alternatives that a page shows for each word
 NOT_CALIBRATED = (
@@ -72,10 +74,8 @@ class TextOptions:
     """Write these files to this folder instead."""
     skip_existing: bool = False
     """Leave out photos whose text file exists."""
-    overwrite: bool = False
-    """Replace text files that exist."""
-    csv: Path | None = None
-    """Write a table: file_name, caption, confidence."""
+    csv: Annotated[Path | None, MAY_BEGIN_WITH_DASH] = None
+    """Write a table: file_name, caption, confidence; - prints it instead of lines."""
 
 
 @Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))
@@ -115,6 +115,7 @@ def caption(
     json: Annotated[bool, Parameter(alias="--jsonl")] = False,
     confidence: bool = False,
     min_confidence: float = 0.0,
+    overwrite: bool = False,
     using: ModelOptions = ModelOptions(),
     max_megapixels: MaxMegapixels = 100.0,
     search: SearchOptions = SearchOptions(),
@@ -138,6 +139,7 @@ def caption(
         confidence: Print the chance that a caption is good before its photo; JSON and pages always
             have it.
         min_confidence: Print 'not sure' for captions below P.
+        overwrite: Replace files that exist, instead of refusing to.
     """
     paths = [*photos, *(["-"] if stdin else [])]
     if not paths and listed is None:
@@ -148,15 +150,19 @@ def caption(
             "what captions say"
         )
     if bulk.out is not None:
-        given = (text, confidence, min_confidence, wishes.captions, texts, pictures)
-        if given != (None, False, 0.0, None, TextOptions(), PictureOptions()):
+        given = (text, confidence, min_confidence, overwrite, wishes.captions, texts, pictures)
+        if given != (None, False, 0.0, False, None, TextOptions(), PictureOptions()):
             raise InputError(
-                "--out writes JSON lines with one caption per photo; leave out --captions, --text, "
-                "--confidence and the options of texts and pictures"
+                "--out adds JSON lines with one caption per photo; leave out --captions, --text, "
+                "--confidence, --overwrite and the options of texts and pictures"
             )
         return _write_shards(paths, listed, using, max_megapixels, search, wishes, bulk)
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
+    if str(texts.csv).startswith("-") and texts.csv != STDOUT:  # an option, not its value
+        raise InputError(f"--csv {texts.csv}: give --csv the name of a file, or -")
+    if json and texts.csv == STDOUT:
+        raise InputError("--json and --csv - both print; give one of them, or a file to --csv")
 
     from captioning.data.images import find_photos, picture_names, read_image
     from captioning.files import written_whole
@@ -172,11 +178,20 @@ def caption(
     }
     text_files = text_names(found, texts.txt_dir) if texts.txt or texts.txt_dir else {}
     existing = {photo: path for photo, path in text_files.items() if os.path.lexists(path)}
-    if texts.skip_existing and not texts.overwrite:
+    if texts.skip_existing and not overwrite:
         found = [photo for photo in found if photo not in existing]
-    elif existing and not texts.overwrite:
+    elif existing and not overwrite:
         [path, *_] = existing.values()
         raise InputError(f"{path}: exists; give --skip-existing to keep it, or --overwrite")
+    table = None if texts.csv == STDOUT else texts.csv
+    outputs = [names[photo] for names in drawn.values() for photo in found]
+    if pictures.html is not None and len(found) > 1:
+        outputs.append(pictures.html / INDEX)
+    if table is not None:
+        outputs.append(table)
+    for path in outputs:
+        if os.path.lexists(path) and not overwrite:
+            raise InputError(f"{path}: exists; give another name, or --overwrite to replace it")
     captioner = using.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
@@ -199,6 +214,17 @@ def caption(
     rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
     cards: list[PhotoCard] = []
     done = 0
+
+    def show(line: str) -> None:
+        try:
+            say(line, file=sys.stdout)
+        except BrokenPipeError:
+            if not (table or text_files or drawn):
+                raise
+            discard_output()  # files are written all the same
+
+    if texts.csv == STDOUT:
+        show(_csv_line(*rows))
     with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
         for photo, best in zip(found, results, strict=True):
             bar.update()
@@ -229,24 +255,20 @@ def caption(
             for each, said, written in lines:
                 rows.append((photo, written, each.confidence))
                 if json:
-                    shown = json_line(photo, each, said)
+                    show(json_line(photo, each, said))
+                elif texts.csv == STDOUT:
+                    show(_csv_line(rows[-1]))
                 elif text is not None:
                     scored = zip(each.words, each.probabilities, strict=True)
-                    shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
+                    show(printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored)))
                 else:
                     number = "none" if each.confidence is None else f"{each.confidence:.2f}"
                     chance = [number] if confidence else []
-                    shown = printable(*chance, photo, written or NOT_SURE)
-                try:
-                    say(shown, file=sys.stdout)
-                except BrokenPipeError:
-                    if not (texts.csv or text_files or drawn):
-                        raise
-                    discard_output()  # files are written all the same
+                    show(printable(*chance, photo, written or NOT_SURE))
             done += 1
-    if texts.csv is not None:
+    if table is not None:
         with (
-            written_whole(texts.csv) as path,
+            written_whole(table) as path,
             path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
         ):
             csv.writer(file).writerows(rows)
@@ -256,6 +278,13 @@ def caption(
 
         save_html(index_html(cards), pictures.html / INDEX)
     return int(done < len(found))
+
+
+def _csv_line(row: Sequence[object]) -> str:
+    """A row of a table as a line to print."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(row)
+    return printable(line.getvalue())
 
 
 def _search(captioner: "Captioner", options: SearchOptions, wishes: WishOptions) -> "Search":

@@ -150,9 +150,12 @@ def test_an_overlay_never_replaces_a_photo(
         (["--beam", "2", "--greedy"], "give one of them"),
         (["--no-repeats", "--model", "shapes"], "does not say which words people repeat"),
         (["--confidence"], "this model is not calibrated"),
-        (["--out", "shards", "--map", "occlusion", "--overlay", "maps"], "--out writes JSON lines"),
-        (["--out", "shards", "--captions", "2"], "--out writes JSON lines"),
+        (["--out", "shards", "--map", "occlusion", "--overlay", "maps"], "--out adds JSON lines"),
+        (["--out", "shards", "--captions", "2"], "--out adds JSON lines"),
+        (["--out", "shards", "--overwrite"], "--out adds JSON lines"),
         (["--ray", "auto"], "are for bulk captioning; give --out"),
+        (["--json", "--csv", "-"], "--json and --csv - both print"),
+        (["--csv", "--json"], "give --csv the name of a file"),
         (["--avoid", "red", "--sample"], "leave out --greedy, --sample and --diverse"),
         (["--text", "a square", "--begin", "a"], "--text reads a caption"),
         (["--text", "a zebra"], "'a zebra': the model does not know 'zebra'"),
@@ -209,6 +212,51 @@ def test_no_earlier_text_stays_beside_a_photo_not_sure_of(
     assert {path.name for path in photos.rglob("*.txt")} == {"broken.txt", "notes.txt"}
     assert main([*command, "0.2", "--overwrite"]) == 1
     assert (photos / "a.txt").read_text() != "earlier"
+
+
+@pytest.mark.parametrize(
+    ("output", "file"),
+    [
+        (["--csv", "out"], "out"),
+        (["--overlay", "out"], "out/a.png"),
+        (["--gif", "out"], "out/a.gif"),
+        (["--html", "out"], "out/a.html"),
+        (["--html", "out"], "out/index.html"),
+        (["--txt-dir", "out"], "out/a.txt"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_no_file_is_replaced_unless_asked_for(
+    caption: list[str],
+    output: list[str],
+    file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text("mine")
+    error = refusal([*caption, *output], capsys)
+    assert f"captioning: {file}: exists; " in error
+    assert "--overwrite" in error
+    assert Path(file).read_text("latin-1") == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {Path(file).parts[0], "photos"}
+    assert main([*caption, *output, "--overwrite"]) == 0
+    assert Path(file).read_text("latin-1") != "mine"
+
+
+def test_a_table_is_printed_with_nothing_beside_it(
+    caption: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    table = tmp_path / "captions.csv"
+    assert main([*caption, "--csv", str(table)]) == 0
+    capsys.readouterr()
+    assert main([*caption, "--csv", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert [*csv.reader(printed.splitlines())] == [*csv.reader(table.read_text().splitlines())]
+    assert len(printed.splitlines()) == 4
+    assert not Path("-").exists()
 
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
