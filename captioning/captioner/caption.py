@@ -29,6 +29,10 @@ MOST_SHOWN = 24
 """Photos of a list of captions that a notebook shows."""
 
 
+DIGITS = 4
+"""Significant digits of chances and scores in files and answers."""
+
+
 class RunnerUp(NamedTuple):
     """An alternative to a word, with its probability given the photo and the words before it."""
 
@@ -203,15 +207,23 @@ class Caption:
         return self.as_json() | {"crop": self.crop, "offset": self.offset, "maps": maps}
 
     def as_json(self) -> dict[str, Any]:
-        """The caption as plain JSON values, without maps."""
-        pairs = zip(self.words, self.probabilities, strict=True)
-        words: list[dict[str, Any]] = [{"word": word, "probability": p} for word, p in pairs]
-        for entry, chance in zip(words, self.named, strict=False):  # empty if unknown
-            entry["named"] = chance
-        for entry, others in zip(words, self.runners_up, strict=False):  # empty unless requested
-            entry["runners_up"] = [other._asdict() for other in others]
-        sure = {} if self.confidence is None else {"confidence": self.confidence}
-        return {"caption": self.text, **sure, "score": self.score, "words": words}
+        """The caption as plain JSON values, without maps; numbers have `DIGITS`."""
+
+        def entry(word: str | None, probability: float) -> dict[str, Any]:
+            return {"word": word, "probability": rounded(probability)}
+
+        words = [*map(entry, self.words, self.probabilities)]
+        for word, chance in zip(words, self.named, strict=False):  # empty if unknown
+            word["named"] = None if chance is None else rounded(chance)
+        for word, others in zip(words, self.runners_up, strict=False):  # empty unless requested
+            word["runners_up"] = [entry(*other) for other in others]
+        sure = {} if self.confidence is None else {"confidence": rounded(self.confidence)}
+        return {"caption": self.text, **sure, "score": rounded(self.score), "words": words}
+
+
+def rounded(number: float) -> float:
+    """A number of `DIGITS` significant digits, so that no chance above 0 becomes 0."""
+    return float(f"{number:.{DIGITS}g}")
 
 
 class Captions(list[Caption]):

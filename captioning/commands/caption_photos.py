@@ -164,6 +164,7 @@ def caption(
     if json and texts.csv == STDOUT:
         raise InputError("--json and --csv - both print; give one of them, or a file to --csv")
 
+    from captioning.captioner.caption import rounded
     from captioning.data.images import find_photos, picture_names, read_image
     from captioning.files import written_whole
     from captioning.inference.bulk import json_line
@@ -253,7 +254,8 @@ def caption(
                     else:
                         best.save(names[photo], image)
             for each, said, written in lines:
-                rows.append((photo, written, each.confidence))
+                sure = None if each.confidence is None else rounded(each.confidence)
+                rows.append((photo, written, sure))
                 if json:
                     show(json_line(photo, each, said))
                 elif texts.csv == STDOUT:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_json_lines_hold_words_probabilities_and_score(caption: list[str], capsy
         assert line["caption"] == " ".join(entry["word"] for entry in line["words"])
         assert all(0 < entry["probability"] <= 1 for entry in line["words"])
         assert line["score"] < 0
+
+
+def test_numbers_have_four_digits_in_every_output(
+    calibrated: list[str], photos: Path, capsys: Capture
+) -> None:
+    command = ["caption", str(photos), *calibrated]
+    for options in (["--json"], ["--csv", "-"], ["--json", "--text", "a red circle"]):
+        assert main([*command, *options]) == 0
+        printed = capsys.readouterr().out.replace(str(photos), "")
+        numbers = re.findall(r"\d[\d.]*(?:e-\d+)?", printed)
+        assert numbers
+        assert all(float(number) == float(f"{float(number):.4g}") for number in numbers)
+    caption = load(calibrated[1])(photos / "a.jpg")
+    assert caption.confidence == pytest.approx(0.268941, abs=1e-6)  # all digits in Python
+    assert caption.as_json()["confidence"] == 0.2689
+    assert replace(caption, score=-2.34567e-5).as_json()["score"] == -2.346e-05
 
 
 def test_a_given_caption_is_read_instead_of_written(caption: list[str], capsys: Capture) -> None:
