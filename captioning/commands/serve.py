@@ -15,6 +15,7 @@ def serve_captions(
     allow_host: tuple[str, ...] = (),
     max_megabytes: int = 20,
     max_megapixels: int = 25,
+    max_photos: int = 16,
     timeout: float = 30.0,
     queue: int = 64,
 ) -> None:
@@ -28,8 +29,9 @@ def serve_captions(
         allow_host: A further name of the server, besides localhost and --host, such as that of a
             proxy; repeatable. With --host 0.0.0.0 this machine's name and all numeric addresses
             are allowed too.
-        max_megabytes: Of a photo.
+        max_megabytes: Of a request.
         max_megapixels: Of a photo; decoding takes some 10 MB for each.
+        max_photos: Of a request.
         timeout: Seconds that a request may take.
         queue: Photos that wait or are captioned at a time.
     """
@@ -42,7 +44,8 @@ def serve_captions(
         bytes=max_megabytes * 1_000_000,
         pixels=max_megapixels * 1_000_000,
         seconds=timeout,
-        requests=queue,
+        queue=queue,
+        photos=max_photos,
     )
     name = " + ".join("/".join(Path(path).parts[-2:]) for path in using.model)  # no whole paths
     captioner.search = search.of(captioner)

@@ -1,10 +1,10 @@
 """The server's addresses, and what each of them answers."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Annotated, Any
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, File, Request
+from fastapi import FastAPI, File, Request, UploadFile
 from fastapi.responses import HTMLResponse, JSONResponse
 from PIL.Image import Image
 from starlette.requests import ClientDisconnect
@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect
 from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
-from captioning.errors import raise_errors
+from captioning.errors import InputError, raise_errors
 from captioning.maps import available_maps
 from captioning.serving.batching import Batcher
-from captioning.serving.form import Answer, CaptionForm, Settings
+from captioning.serving.form import Answer, Answers, CaptionForm, Settings
 from captioning.serving.protection import (
     ERRORS,
     MEANINGS,
@@ -28,9 +28,11 @@ from captioning.viewing import viewer
 from captioning.viewing.html_document import html_document
 from captioning.web.page import STYLES, page
 
+Result = TypeVar("Result")
+
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
 LONGEST_NAME = 100  # characters of a file's name that an error repeats
-FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}  # bytes
+FORM_LIMITS: Any = {"max_fields": 20, "max_part_size": 1024}  # bytes
 
 
 def application(
@@ -65,12 +67,12 @@ def application(
         return [[best, *best.others] for best in raise_errors(found)]
 
     at_once = batch_size * thread_count(captioner.device)
-    batcher = Batcher(captioner.preprocessing, caption_batch, at_once, limits.requests)
+    batcher = Batcher(captioner.preprocessing, caption_batch, at_once, limits.queue)
     app = FastAPI(
         title="captioning",
         summary="Says what is in a photo, and shows where it looked for every word.",
         version="1",
-        form_limits=FORM_LIMITS,
+        form_limits=FORM_LIMITS | {"max_files": min(limits.photos, limits.queue)},
         exception_handlers=dict.fromkeys(ERRORS, answer_to_error),
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
@@ -92,24 +94,41 @@ def application(
         counts = {"photos": batcher.photos, "batches": batcher.batches}
         return {"status": "ok", "model": name, "waiting": batcher.waiting, **counts}
 
-    @app.post(
-        "/caption",
-        response_model=Answer,
-        responses={code: {"model": Refusal, "description": MEANINGS[code]} for code in MEANINGS},
-    )
-    async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
-        """Captions of a photo, each word with its probability."""
-        settings = await batcher.in_reader(form.settings, captioner, maps)
-        file_name = (form.photo.filename or "photo")[-LONGEST_NAME:]
-        photo: Upload | Image = Upload(file_name, await form.photo.read(), limits.pixels)
+    async def answer_of(upload: UploadFile, settings: Settings) -> dict[str, Any]:
+        file_name = (upload.filename or "photo")[-LONGEST_NAME:]
+        photo: Upload | Image = Upload(file_name, await upload.read(), limits.pixels)
         if settings.view:  # which shows the photo too, so it is decoded once for both
             photo = await batcher.in_reader(read_image, photo)
-        captions = await _unless_gone(request, batcher.captions(photo, settings))
+        captions = await batcher.captions(photo, settings)
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
         if settings.view:
             views = [caption.view() for caption in captions]
             answer["view"] = await batcher.in_reader(viewer.data, photo, views)
-        return JSONResponse(answer)
+        return answer
+
+    @app.post(
+        "/caption",
+        response_model=Answer | Answers,
+        responses={code: {"model": Refusal, "description": MEANINGS[code]} for code in MEANINGS},
+    )
+    async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
+        """Captions of a photo, each word with its probability; of several photos, in their order.
+
+        One of several photos that cannot be captioned has an error in its place.
+        """
+        settings = await batcher.in_reader(form.settings, captioner, maps)
+        with batcher.places(len(form.photo)):
+            answering = _results(answer_of(upload, settings) for upload in form.photo)
+            answers = await _unless_gone(request, answering)
+        is_one, photos = len(answers) == 1, []
+        for answer in answers:
+            if isinstance(answer, InputError) and not is_one:
+                photos.append({"error": str(answer)})
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                photos.append(answer)
+        return JSONResponse(photos[0] if is_one else {"photos": photos})
 
     return app
 
@@ -127,9 +146,14 @@ def docs(address: str) -> str:
     )
 
 
-async def _unless_gone(
-    request: Request, answer: Coroutine[Any, Any, list[Caption]]
-) -> list[Caption]:
+async def _results(
+    coroutines: Iterable[Coroutine[Any, Any, Result]],
+) -> list[Result | BaseException]:
+    """The result or the error of each, once all have ended."""
+    return await asyncio.gather(*coroutines, return_exceptions=True)
+
+
+async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
     """The answer; cancelled, with ClientDisconnect, when the client closes the connection."""
 
     async def departure() -> None:

@@ -1,8 +1,9 @@
 """Dynamic batching: photos of concurrent requests are captioned as one batch."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,7 +36,7 @@ class Batcher:
         see: gives the model's view of a photo; called by several threads.
         caption: captions a batch of views that share the settings' `batch_key`.
         batch_size: the most photos per batch.
-        requests: the most photos that may wait or be captioned at a time.
+        most_waiting: the most photos that may wait or be captioned at a time.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class Batcher:
         see: Callable[[Upload | Image], View],
         caption: Callable[[Sequence[View], Sequence[Settings]], list[list[Caption]]],
         batch_size: int,
-        requests: int,
+        most_waiting: int,
     ) -> None:
         self._see = see
         self._caption = caption
         self._batch_size = batch_size
-        self._requests = requests
+        self._most_waiting = most_waiting
         self.waiting = 0  # photos that wait or are being captioned
         self.photos = 0  # that have been captioned
         self.batches = 0  # of photos that were given to `caption`
@@ -57,27 +58,35 @@ class Batcher:
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
 
+    @contextmanager
+    def places(self, photos: int) -> Iterator[None]:
+        """Places in the queue for a request's photos, until it is answered.
+
+        Raises:
+            HTTPException: too many photos are waiting.
+        """
+        if self.waiting + photos > self._most_waiting:
+            busy = f"{self.waiting} photos are waiting; try again in a moment"
+            raise HTTPException(503, busy, {"Retry-After": "1"})
+        self.waiting += photos
+        try:
+            yield
+        finally:
+            self.waiting -= photos
+
     async def captions(self, photo: Upload | Image, settings: Settings) -> list[Caption]:
         """The captions of a photo, the best first. If cancelled, the photo leaves the queue.
 
         Raises:
             InputError: the photo cannot be read.
-            HTTPException: too many photos are waiting.
         """
-        if self.waiting >= self._requests:
-            busy = f"{self.waiting} requests are waiting; try again in a moment"
-            raise HTTPException(503, busy, {"Retry-After": "1"})
-        self.waiting += 1
-        try:
-            view = await self.in_reader(self._see, photo)
-            found = asyncio.get_running_loop().create_future()
-            self._queue.append(_Waiting(view, settings, found))
-            if self._work is None or self._work.done():
-                self._work = asyncio.create_task(self._caption_queue())
-            captions: list[Caption] = await found
-            return captions[: settings.captions]
-        finally:
-            self.waiting -= 1
+        view = await self.in_reader(self._see, photo)
+        found = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(view, settings, found))
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._caption_queue())
+        captions: list[Caption] = await found
+        return captions[: settings.captions]
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Call a function that reads a photo in one of the reader threads."""

@@ -11,6 +11,7 @@ from captioning.captioner import Captioner
 from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
+from captioning.serving.protection import MOST_PHOTOS, Refusal
 from captioning.web.page import MOST_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
@@ -43,7 +44,11 @@ class CaptionForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    photo: UploadFile = Field(description="The photo: JPEG, PNG, WebP, GIF, TIFF, BMP or PPM.")
+    photo: list[UploadFile] = Field(
+        min_length=1,
+        description="The photo: JPEG, PNG, WebP, GIF, TIFF, BMP or PPM. Repeatable, for several "
+        f"photos with these settings: {MOST_PHOTOS}, unless the server was started otherwise.",
+    )
     captions: int = Field(1, ge=1, le=MOST_CAPTIONS, description="How many, the best first.")
     beam: int | None = Field(
         None, ge=1, le=MOST_CAPTIONS, description="Width of beam search, from captions up."
@@ -147,4 +152,12 @@ class Answer(BaseModel):
         "by which maps are to be moved; functions: words that name nothing; and the captions with "
         "their maps. A map has its name, its rows and columns over the crop and, for each word, "
         "one byte per region from the top left, as base64; 255 is the word's peak.",
+    )
+
+
+class Answers(BaseModel):
+    """Captions of several photos."""
+
+    photos: list[Answer | Refusal] = Field(
+        description="One for each photo, in order; of a photo that cannot be captioned, the error."
     )

@@ -35,7 +35,7 @@ MEANINGS = {
     415: "The file is not an image that can be read.",
     421: "The Host header is not a name of this server.",
     422: "A setting is missing, unknown or does not fit the others.",
-    503: "Too many requests are waiting.",
+    503: "Too many photos are waiting.",
     504: "The captions took too long.",
 }
 """What each status means, for the API's documentation."""
@@ -54,6 +54,9 @@ HEADERS = {
 AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(:[0-9]{1,5})?", re.ASCII)
 """An IPv6 address or a name, with an optional port."""
 
+MOST_PHOTOS = 16
+"""Of a request, unless the server says otherwise; as many as a batch has."""
+
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")  # which never run the model
 
 
@@ -64,7 +67,8 @@ class Limits:
     bytes: int = 20_000_000  # of a request's body
     pixels: int = 25_000_000  # of a photo, and of all photos that are decoded at a time
     seconds: float = 30.0  # from the end of a request's header to its answer
-    requests: int = 64  # with a whole photo, that wait or are answered at a time
+    queue: int = 64  # photos that wait or are captioned at a time
+    photos: int = MOST_PHOTOS  # of a request
     uploads: int = 256_000_000  # bytes of all bodies that are held at a time
     header_seconds: float = 5.0  # for a header, from the start of a connection or the last answer
 
@@ -202,7 +206,10 @@ async def answer_to_error(request: Request, error: Exception) -> Response:
         case StarletteHTTPException():
             return refusal(error.status_code, error.detail, error.headers)
         case RequestValidationError():
-            lines = [f"{found['loc'][-1]}: {found['msg']}" for found in error.errors()]
+            lines = []
+            for found in error.errors():  # a photo's number follows its field
+                [*_, field] = (part for part in found["loc"] if isinstance(part, str))
+                lines.append(f"{field}: {found['msg']}")
             return refusal(422, f"{'; '.join(lines)}; see /docs for the fields")
         case InputError():
             statuses = {MapError: 422, PhotoSizeError: 413}

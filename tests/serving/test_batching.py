@@ -63,13 +63,13 @@ def test_photos_with_slow_maps_are_batches_alone(
 
 
 def test_requests_beyond_the_queue_are_refused(ask: Ask, held: Event, photo: bytes) -> None:
-    client = ask(requests=1)
+    client = ask(queue=1)
     with ThreadPoolExecutor(1) as clients:
         first = clients.submit(client.post, "/caption", files={"photo": photo})
         wait_for(lambda: waiting(client) == 1)
         refused = client.post("/caption", files={"photo": photo})
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-        assert refused.json()["error"] == "1 requests are waiting; try again in a moment"
+        assert refused.json()["error"] == "1 photos are waiting; try again in a moment"
         held.set()
         assert first.result().status_code == 200
     assert client.post("/caption", files={"photo": photo}).status_code == 200

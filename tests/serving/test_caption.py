@@ -1,4 +1,6 @@
 import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import httpx
@@ -11,7 +13,7 @@ from captioning.data.images import Upload, read_image
 from captioning.maps import MAPS
 from captioning.search import BeamSearch
 from captioning.viewing import viewer
-from tests.serving.conftest import Ask, assert_refused, bomb, form
+from tests.serving.conftest import Ask, assert_refused, bomb, form, wait_for, waiting
 
 
 def offered(client: TestClient) -> list[str]:
@@ -155,6 +157,51 @@ def test_other_bodies_than_a_form_of_few_files_are_refused(client: TestClient) -
         headers = {"Content-Type": "multipart/form-data; boundary=b"}
         answer = client.post("/caption", content=part * 30 + "--b--\r\n", headers=headers)
         assert_refused(answer, 400, "Too many")
+
+
+def several(client: TestClient, *photos: tuple[str, bytes], **settings: str) -> httpx.Response:
+    return client.post("/caption", files=[("photo", photo) for photo in photos], data=settings)
+
+
+def test_several_photos_are_answered_in_order_a_bad_one_by_its_error(
+    client: TestClient, photos: list[bytes]
+) -> None:
+    files = [("a.png", photos[0]), ("notes.txt", b"no photo"), ("b.png", photos[1])]
+    files += [("bomb.png", bomb(9_000)), ("c.png", photos[2])]
+    for settings in ({}, {"view": "true", "beam": "3", "captions": "2"}, {"text": "a red circle"}):
+        answer = several(client, *files, **settings)
+        assert answer.status_code == 200
+        first, notes, second, large, third = answer.json()["photos"]
+        for alone, found in zip(photos, (first, second, third), strict=False):
+            expected = asked(client, ("one.png", alone), **settings).json()
+            assert found.keys() == expected.keys()
+            texts = [caption["caption"] for caption in found["captions"]]
+            assert texts == [caption["caption"] for caption in expected["captions"]]
+            scores = [caption["score"] for caption in found["captions"]]
+            others = [caption["score"] for caption in expected["captions"]]
+            assert scores == pytest.approx(others, rel=1e-3)
+        assert first["captions"][0]["score"] != second["captions"][0]["score"]
+        assert notes["error"].startswith("notes.txt: not an image")
+        assert large["error"].startswith("bomb.png: 9000 x 9000 pixels are more")
+    assert_refused(several(client, *files, text="lime"), 422, "'lime': the model does not know")
+
+
+def test_a_request_has_as_many_photos_as_the_server_takes(
+    ask: Ask, held: Event, photo: bytes
+) -> None:
+    files = [("photo.png", photo)] * 3
+    assert_refused(several(ask(photos=2), *files), 400, "Too many files. Maximum number of files")
+    assert_refused(several(ask(queue=2), *files), 400, "Too many files. Maximum number of files")
+    client = ask(queue=4)
+    with ThreadPoolExecutor(1) as clients:
+        first = clients.submit(several, client, *files)
+        wait_for(lambda: waiting(client) == 3)
+        assert_refused(several(client, *files[:2]), 503, "3 photos are waiting; try again")
+        assert waiting(client) == 3
+        held.set()
+        assert len(first.result().json()["photos"]) == 3
+    assert waiting(client) == 0
+    assert client.get("/health").json()["batches"] <= 2
 
 
 @pytest.mark.parametrize("is_announced", [True, False])

@@ -48,7 +48,7 @@ def test_requests_are_answered_as_the_schema_says(
     @given(schema["/caption"]["POST"].as_strategy(generation_mode=mode))
     def asked(case: Case) -> None:
         if mode is GenerationMode.POSITIVE:
-            case.body["photo"] = photo  # its own are random bytes
+            case.body["photo"] = [photo]  # its own are random bytes
         answer = case.call()
         case.validate_response(answer, checks=CHECKS)
         statuses.add(answer.status_code)

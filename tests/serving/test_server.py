@@ -82,7 +82,7 @@ def test_a_header_that_does_not_arrive_ends_the_connection(serve: Serve, start: 
 
 
 def test_a_slow_body_is_given_up_and_takes_no_place_from_others(serve: Serve, photo: bytes) -> None:
-    client = serve(requests=1, seconds=1.0)
+    client = serve(queue=1, seconds=1.0)
     with ExitStack() as stack:
         slow = [stack.enter_context(sent(client, upload(photo)[:400])) for _ in range(5)]
         assert waiting(client) == 0
