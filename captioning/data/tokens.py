@@ -24,6 +24,7 @@ historic scripts. Japanese, Chinese and Thai are one word from one space to the 
 """
 
 import re
+from collections.abc import Iterable
 
 # The tokens that the COCO caption evaluation drops; brackets are not among them in lower case.
 PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
@@ -192,6 +193,10 @@ FUNCTION_WORDS = frozenset(
     """.split()  # noqa: SIM905
 )
 
+ENGLISH = 0.3
+"""Least share of `FUNCTION_WORDS` in English captions. It is 0.36 and more in draws of 20 captions
+of Flickr8k and COCO. Other languages share some of the words: Hungarian captions have 0.27."""
+
 NO_BREAK_SPACE = "\xa0"  # Stanford's tokenizer writes it for a space within a token
 
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)
@@ -222,6 +227,18 @@ def words_of(tokens: list[str]) -> list[str]:
     """The words of a caption's tokens."""
     words = (word for token in tokens for word in token.split())
     return [word for word in words if word not in PUNCTUATION]
+
+
+def is_english(words: Iterable[str]) -> bool:
+    """Whether the words of captions are English, judged by their share of `FUNCTION_WORDS`.
+
+    One caption is too few to judge; ten are enough.
+
+    Args:
+        words: of many captions, in lower case, with repetitions.
+    """
+    are_function_words = [word in FUNCTION_WORDS for word in words]
+    return sum(are_function_words) > ENGLISH * len(are_function_words)
 
 
 def plurals(name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from captioning.data.tokens import tokenize, tokens
+from captioning.data.tokens import is_english, tokenize, tokens
 
 PUNCTUATED = [
     *("a dog .", "a dog.", "a, dog!", "a dog?", "a: dog;", "a - dog"),
@@ -101,3 +101,43 @@ def test_what_each_rule_splits(caption: str, words: str) -> None:
 def test_spaces_within_a_token_are_no_break_spaces(caption: str, cut: list[str]) -> None:
     assert tokens(caption) == cut
     assert tokenize(caption) == [word for token in cut for word in token.split()]
+
+
+def words_in(text: str) -> list[str]:
+    return [word for caption in text.splitlines() for word in tokenize(caption)]
+
+
+@pytest.mark.parametrize(
+    "captions",
+    [
+        "A black dog runs along the beach with a ball in its mouth.\nTwo men sit at a table.",
+        "a photo of a dog\na photo of a red car",
+        "a large circle is to the left of a small red square\nthere is a star above it",
+        "this bird has a yellow belly and a black crown\nmany green trees are near a pond",
+    ],
+)
+def test_english_captions_are_told_by_function_words(captions: str) -> None:
+    assert is_english(words_in(captions))
+
+
+@pytest.mark.parametrize(
+    "captions",
+    [
+        "Ein Hund läuft links neben einem Mann in den Park.\nEin Mädchen lehnt an einem Baum.",
+        "een hond rent over het strand met een bal in zijn bek\nde kat ligt links op de bank",
+        "en hund løper over stranden med en ball\nto menn er på vei inn i en by",
+        "un chien court à gauche de la voiture\nun homme a un chapeau sur la tête",
+        "um cão corre no campo\nas crianças estão à esquerda, no jardim do palácio",
+        "egy férfi a ház előtt ül\na kutya a füvön fut balra egy labda után",
+        "koira on pöydän vasemmalla puolella\nmies on pyörällä kadulla",
+        "犬がボールをくわえて浜辺を走っている\n左に猫がいる",
+        "一只狗叼着球在海滩上奔跑\n左边有一只猫",
+        "",
+    ],
+)
+def test_captions_in_other_languages_are_not_english(captions: str) -> None:
+    assert not is_english(words_in(captions))
+
+
+def test_characters_of_english_captions_are_not_its_words() -> None:
+    assert not is_english("a man is on a beach with a dog and a ball")
