@@ -80,7 +80,10 @@ def for_training(model: Model) -> tuple[Model, Callable[[Tensor], Tensor]]:
     from captioning.kernels.convolutions import keep_depthwise_precise
 
     keep_depthwise_precise(model.encoder)
-    return accelerate(model), model.encode
+    fast = accelerate(model)
+    if getattr(fast.decoder, "drops_weights", False):
+        log.info("no kernel in training: plain PyTorch, because the attention drops weights")
+    return fast, model.encode
 
 
 def plain(decoder: Decoder) -> Decoder:

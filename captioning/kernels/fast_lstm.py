@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
+from captioning.kernels import plain_losses
 from captioning.kernels.active_rows import ActiveRows, PackedWords, SharedPrefixes
 from captioning.kernels.attention_scores import attention_kernel
 from captioning.kernels.linear import layer, linear
@@ -52,6 +53,8 @@ class PreparedMemory(Memory):
 class FastLSTM(Decoder):
     """Equals a plain `LSTMDecoder`, whose layers it uses.
 
+    While its attention drops weights, in training, the plain decoder computes.
+
     Args:
         plain: a decoder that `why_not` has nothing against.
     """
@@ -63,10 +66,17 @@ class FastLSTM(Decoder):
         assert kernel is not None
         self.kernel = kernel
 
+    @property
+    def drops_weights(self) -> bool:
+        """Whether the attention drops weights in training, as no kernel does."""
+        return self.kernel.attention.dropout.p > 0
+
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
-    ) -> PreparedMemory:
+    ) -> Memory:
         """Annotation vectors and their prepared keys, which the plain decoder refuses."""
+        if self.drops_weights and self.plain.attention.training:
+            return self.plain.remember(annotations, mask)
         device = annotations.device.type
         if torch.is_autocast_enabled(device):  # once here, not at every word
             annotations = annotations.to(torch.get_autocast_dtype(device))
@@ -81,8 +91,9 @@ class FastLSTM(Decoder):
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every active caption and score the next."""
-        assert isinstance(memory, PreparedMemory)
         plain = self.plain
+        if not isinstance(memory, PreparedMemory):
+            return plain.step(tokens, state, memory)
         rows = ActiveRows.of(tokens)
         read = rows.in_rows(tokens)
         words = dropout(plain.embedding(read), plain.dropout)
@@ -119,6 +130,8 @@ class FastLSTM(Decoder):
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Logits and weights; zero at PAD."""
+        if not isinstance(memory, PreparedMemory):
+            return self.plain.teacher_forcing(memory, tokens)
         words = PackedWords(tokens)
         deep, weights = self._read(memory, words)
         return words.spread(layer(self.plain.output, deep)), words.spread(weights)
@@ -131,6 +144,8 @@ class FastLSTM(Decoder):
         caption_weights: Float[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
         """See `captioning.kernels.caption_cross_entropy`."""
+        if not isinstance(memory, PreparedMemory):
+            return plain_losses(self.plain, memory, tokens, label_smoothing, caption_weights)
         targets = tokens[..., 1:]
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
         deep, weights = self._read(memory, words)
@@ -167,10 +182,9 @@ class FastLSTM(Decoder):
         return layer(plain.word_gates, plain.embedding(distinct)).index_select(0, which)
 
     def _read(
-        self, memory: Memory, words: PackedWords
+        self, memory: PreparedMemory, words: PackedWords
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
         """The output layer's input for each real row, and the attention weights."""
-        assert isinstance(memory, PreparedMemory)
         plain, values = self.plain, memory.annotations
         state, precision = plain.start(memory, words.shape[1]), values.dtype
         embedded = dropout(plain.embedding(words.tokens), plain.dropout).to(precision)

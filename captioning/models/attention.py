@@ -7,7 +7,7 @@ one head, K and O widths of keys before their projection and of the result.
 """
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -67,12 +67,16 @@ class ScoredAttention(Attention):
         query_dim: Q.
         annotation_dim: D.
         attention_dim: A, width of the space in which queries meet keys.
+        dropout: of the weights that make contexts; the result has all weights.
     """
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
+    def __init__(
+        self, query_dim: int, annotation_dim: int, attention_dim: int, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_dim, attention_dim)
         self.query = nn.Linear(query_dim, attention_dim, bias=False)
+        self.dropout = nn.Dropout(dropout)
 
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
         return self.key(annotations)
@@ -92,14 +96,17 @@ class ScoredAttention(Attention):
     ) -> Attended:
         """Weights over regions for every query, and the contexts (eq. 4-6, 13)."""
         weights = masked_softmax(self.scores(query, keys), mask)
-        return Attended(weights.to(annotations.dtype) @ annotations, weights)  # eq. 13
+        context = self.dropout(weights).to(annotations.dtype) @ annotations  # eq. 13
+        return Attended(context, weights)
 
 
 class AdditiveAttention(ScoredAttention):
     """A perceptron scores each pair of query and key (Bahdanau et al. 2015; Xu et al., eq. 4)."""
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
-        super().__init__(query_dim, annotation_dim, attention_dim)
+    def __init__(
+        self, query_dim: int, annotation_dim: int, attention_dim: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__(query_dim, annotation_dim, attention_dim, dropout)
         self.energy = nn.Linear(attention_dim, 1, bias=False)
 
     def scores(
@@ -145,7 +152,7 @@ class HardAttention(AdditiveAttention):
         tiny = torch.finfo(weights.dtype).tiny
         log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
         one = F.one_hot(regions, weights.shape[2]).to(weights)
-        shares = torch.where(draws[..., None], one, weights)
+        shares = torch.where(draws[..., None], one, self.dropout(weights))
         context = shares.to(annotations.dtype) @ annotations  # eq. 9
         return context, log_probs.masked_fill(~draws, 0.0)
 
@@ -254,15 +261,20 @@ class MultiHeadAttention(Attention):
         annotation_dim: D.
         attention_dim: A, width of the keys of all heads together.
         heads: H; a divisor of A.
+        dropout: of the weights that make contexts; the result has all weights.
     """
 
-    removed: ClassVar = {"dropout": 0.0}
-
     def __init__(
-        self, query_dim: int, annotation_dim: int, attention_dim: int, heads: int = 8
+        self,
+        query_dim: int,
+        annotation_dim: int,
+        attention_dim: int,
+        heads: int = 8,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.multi_head = MultiHead(query_dim, heads, annotation_dim, attention_dim, annotation_dim)
+        widths = annotation_dim, attention_dim, annotation_dim
+        self.multi_head = MultiHead(query_dim, heads, *widths, dropout=dropout)
 
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A2"]:
         """Keys and values side by side."""

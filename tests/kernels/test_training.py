@@ -1,5 +1,7 @@
 """The LSTM's kernel against the plain model: loss, gradients, logits and weights."""
 
+import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,9 +10,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.kernels import accelerate, caption_cross_entropy, fast_lstm
+from captioning.kernels import accelerate, caption_cross_entropy, fast_lstm, for_training
 from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
-from captioning.kernels.fast_lstm import dropout
+from captioning.kernels.fast_lstm import PreparedMemory, dropout
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
 from tests.kernels.plain_models import EXACT, plain_model
 
@@ -112,6 +114,37 @@ def test_logits_and_their_gradients_are_those_of_the_plain_model(
     )
     for name, gradient in expected.items():
         assert_close(given[name], gradient, **EXACT)
+
+
+@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
+def test_where_weights_are_dropped_the_plain_step_trains(
+    attention: type[Attention],
+    annotations: Tensor,
+    tokens: Tensor,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plain = plain_model(attention=partial(attention, dropout=0.4), dropout=0.3).train()
+    annotations.requires_grad_()
+    with caplog.at_level(logging.INFO):
+        fast, _ = for_training(plain)
+    assert "the attention drops weights" in caplog.text
+
+    def computed(model: Model) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        torch.manual_seed(5)
+        memory = model.remember(annotations)
+        loss, _ = caption_cross_entropy(model.decoder, memory, tokens, 0.1)
+        first = model.decoder.step(tokens[..., 0], model.decoder.start(memory, CAPTIONS), memory)
+        return loss, first.logits, gradients(loss, plain, annotations)
+
+    (loss, logits, changes), (wanted, wanted_logits, wanted_changes) = map(computed, (fast, plain))
+    assert loss.equal(wanted)
+    assert logits.equal(wanted_logits)
+    assert all(changes[name].equal(wanted_changes[name]) for name in changes)
+    plain.eval()
+    assert isinstance(fast.remember(annotations), PreparedMemory)
+    evaluated, *_ = computed(fast)
+    assert_close(evaluated, computed(plain)[0], **EXACT)
+    assert not evaluated.allclose(loss)
 
 
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:

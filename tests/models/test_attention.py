@@ -11,9 +11,11 @@ from captioning.models.attention import (
     Attention,
     DotProductAttention,
     HardAttention,
+    MultiHeadAttention,
     masked_softmax,
 )
 
+KINDS = [AdditiveAttention, DotProductAttention, HardAttention, MultiHeadAttention]
 MASK = torch.tensor([[True, True, False, True, False, False], [True] * 6, [False] * 5 + [True]])
 
 
@@ -59,6 +61,59 @@ def test_dot_product_attention_is_torchs(query: Tensor, annotations: Tensor) -> 
         attention.query(query), keys, annotations, attn_mask=MASK[:, None]
     )
     torch.testing.assert_close(attention(query, keys, annotations, MASK).context, expected)
+
+
+def made(kind: type[Attention], dropout: float) -> Attention:
+    """An attention whose parameters do not depend on its dropout; several heads if it may."""
+    torch.manual_seed(0)
+    options = {"heads": 2} if kind is MultiHeadAttention else {}
+    return kind(7, 5, 4, dropout=dropout, **options).double()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_of_weights_changes_nothing_outside_training(
+    kind: type[Attention], query: Tensor, annotations: Tensor
+) -> None:
+    dropped, plain = made(kind, 0.5).eval(), made(kind, 0.0)
+    for part, expected in zip(
+        attended(dropped, query, annotations, MASK),
+        attended(plain, query, annotations, MASK),
+        strict=True,
+    ):
+        assert part.equal(expected)
+
+
+def test_no_dropout_draws_no_numbers(query: Tensor, annotations: Tensor) -> None:
+    attention = made(AdditiveAttention, 0.0).train()
+    before = torch.get_rng_state()
+    context, weights = attended(attention, query, annotations, MASK)
+    assert torch.get_rng_state().equal(before)
+    assert context.equal(weights @ annotations)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropped_weights_make_contexts_and_are_not_shown(
+    kind: type[Attention], query: Tensor, annotations: Tensor
+) -> None:
+    plain = attended(made(kind, 0.0), query, annotations, MASK)
+    many = query[:, :1].expand(-1, 40_000, -1)
+    context, weights = attended(made(kind, 0.3).train(), many, annotations, MASK)
+    assert weights.allclose(plain.weights[:, :1])
+    assert weights.sum(dim=2).allclose(torch.ones_like(weights[..., 0]))
+    assert not context[:, 0].allclose(plain.context[:, 0])
+    torch.testing.assert_close(context.mean(dim=1), plain.context[:, 0], rtol=0.0, atol=0.02)
+
+
+def test_undrawn_contexts_of_hard_attention_are_of_dropped_weights(
+    query: Tensor, annotations: Tensor
+) -> None:
+    hard = made(HardAttention, 0.5).train()
+    weights = attended(hard, query, annotations).weights
+    draws = torch.tensor([[True, False]] * 3)
+    context, _ = hard.drawn(weights, annotations, draws)
+    is_region = (context[:, :, None] == annotations[:, None]).all(dim=3).any(dim=2)
+    assert is_region.equal(draws)
+    assert not context[:, 1].allclose((weights @ annotations)[:, 1])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half])
