@@ -32,6 +32,9 @@ FORMATS = (*UPLOAD_FORMATS, "AVIF", "DIB", "JPEG2000")
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")
 """What the first bytes of a HEIF file may name as its kind."""
 
+WHITES = (255.0, 1023.0, 4095.0, 16383.0, 65535.0)
+"""The largest greys of 8, 10, 12, 14 and 16 bits, which files of 16 and 32 bits may hold."""
+
 SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 
 STDIN = "-"
@@ -68,7 +71,9 @@ class DecodedPhoto(NamedTuple):
 def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """The photo in 8-bit RGB, turned upright by its EXIF orientation, transparency laid on white.
 
-    16-bit and floating-point greys are scaled to 0..255. An animation gives its first frame.
+    Greys of more than 8 bits, or of floats, are scaled to 0..255: white is the least of `WHITES`,
+    or of 1 for floats, that none of them exceeds, or else the largest grey; negative ones are
+    black. An animation gives its first frame.
 
     Args:
         path: the file, or an upload.
@@ -172,12 +177,12 @@ def _is_heif(file: BufferedReader | BytesIO) -> bool:
 
 
 def _grey(image: Image.Image) -> Image.Image:
-    """16-bit or floating-point greys as 8 bits; Pillow's own conversion clips values above 255."""
+    """16-bit, 32-bit or floating-point greys as 8 bits, by `WHITES`; Pillow's conversion clips."""
     import numpy as np
 
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0.0, neginf=0.0)
-    # Integers come from 16-bit files; floats have no agreed white, so it follows from the maximum.
-    whites, largest = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,), values.max()
+    # Files rarely say how many of their bits are used, so that follows from the maximum.
+    whites, largest = (1.0, *WHITES) if image.mode == "F" else WHITES, values.max()
     white = next((white for white in whites if white >= largest), largest)
     return Image.fromarray(np.rint(values.clip(0, white) * (255 / white)).astype(np.uint8))
 

@@ -32,17 +32,43 @@ def test_alpha_is_laid_on_white_in_proportion(tmp_path: Path) -> None:
     assert grey_level(tmp_path / "alpha.png") == [255, 204, 0]
 
 
-@pytest.mark.parametrize(
-    ("kind", "white", "suffix"),
-    [(np.uint16, 65535, "png"), (np.uint16, 65535, "tif")]
-    + [(np.float32, white, "tif") for white in (1, 255, 65535)],
-)
-def test_wide_greys_are_scaled_and_not_clipped(
-    tmp_path: Path, kind: type, white: int, suffix: str
+WIDE = [("uint16", "png", "I;16"), ("uint16", "tif", "I;16"), (">u2", "tif", "I;16B")]
+WIDE += [("uint16", "pgm", "I"), ("int32", "tif", "I"), ("float32", "tif", "F")]
+
+
+@pytest.mark.parametrize("white", [255, 1023, 4095, 16383, 65535])
+@pytest.mark.parametrize(("kind", "suffix", "mode"), WIDE)
+def test_the_white_of_wide_greys_is_that_of_the_bits_they_use(
+    tmp_path: Path, kind: str, suffix: str, mode: str, white: int
 ) -> None:
     path = tmp_path / f"wide.{suffix}"
-    Image.fromarray(np.array([[0, white / 5, white]], kind)).save(path)
-    assert grey_level(path) == [0, 51, 255]
+    for brightest in (white, white * 0.6):
+        Image.fromarray(np.array([[0, white / 5, brightest]]).astype(kind)).save(path)
+        with Image.open(path) as image:
+            assert image.mode == mode
+        assert grey_level(path) == [0, 51, round(brightest / white * 255)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "greys"),
+    [
+        ("int32", [0, 200_000, 1_000_000]),  # no depth of its own: the largest is white
+        ("float32", [0, 200_000, 1_000_000]),
+        ("float32", [0, 0.2, 1]),
+        ("int32", [-1024, 819, 4095]),  # of a CT
+    ],
+)
+def test_other_greys_are_seen_from_black_to_white(
+    tmp_path: Path, kind: str, greys: list[float]
+) -> None:
+    Image.fromarray(np.array([greys], kind)).save(tmp_path / "wide.tif")
+    assert grey_level(tmp_path / "wide.tif") == [0, 51, 255]
+
+
+@pytest.mark.parametrize("kind", ["uint16", "int32", "float32"])
+def test_greys_without_light_stay_black(tmp_path: Path, kind: str) -> None:
+    Image.fromarray(np.zeros((1, 3), kind)).save(tmp_path / "black.tif")
+    assert grey_level(tmp_path / "black.tif") == [0, 0, 0]
 
 
 def test_a_photo_is_turned_upright_as_its_exif_says(tmp_path: Path) -> None:

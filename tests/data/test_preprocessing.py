@@ -50,12 +50,14 @@ def grey(values: type, white: float) -> Image.Image:
     [
         (ramp((90, 60)), "jpg"),
         (grey(np.uint16, 65535), "png"),
+        (grey(np.uint16, 4095), "png"),
+        (grey(np.int32, 255), "tiff"),
         (grey(np.float32, 1), "tiff"),
         (Image.merge("RGBA", [*ramp((90, 60)).split(), grey(np.uint8, 255)]), "png"),
         (grey(np.uint8, 255), "png"),
         (ramp((90, 60)).quantize(8), "gif"),
     ],
-    ids=["turned", "16 bits", "float", "transparent", "grey", "palette"],
+    ids=["turned", "16 bits", "12 bits", "32 bits", "float", "transparent", "grey", "palette"],
 )
 def test_a_photo_is_the_same_through_every_door(
     photo: Image.Image, suffix: str, tmp_path: Path
