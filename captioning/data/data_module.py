@@ -21,9 +21,13 @@ from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocess
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokens import is_english, tokenize
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.progress_bar import stage
+from captioning.progress_bar import is_first_process, say, stage
+
+SAMPLE = 2000
+"""Training captions, at most, by which their language is judged."""
 
 
 @dataclass(eq=False)
@@ -38,11 +42,12 @@ class CaptionData(pl.LightningDataModule):
         captions_per_image: N, the most captions of one image in a step.
         min_count: words that occur less often in the training captions become unknown.
         max_tokens: the most tokens of a training caption, including EOS; longer ones are cut.
-        augment: random crops while training, and mirroring if no caption says left or right.
+        augment: random crops while training, and mirroring if captions are English and none of the
+            photo says left or right.
         features: folder of the features that the encoder's frozen stages compute; the first
             training, or `captioning features`, writes them. Null encodes the images every epoch.
-        mirror: with `features`, train on mirrored images half of the time if no caption says left
-            or right; takes twice the time and space of the features.
+        mirror: with `features`, train on mirrored images half of the time, as `augment` mirrors;
+            takes twice the time and space of the features.
         crop: with `features`, train on random squares of this many cells per side.
         similar_lengths: batch images whose captions have similar lengths, for less padding. Random
             batches teach more if a caption's length depends on the content of its image.
@@ -126,6 +131,19 @@ class CaptionData(pl.LightningDataModule):
     def val_records(self) -> list[Record]:
         return self._records(self.val_split)
 
+    @cached_property
+    def may_mirror(self) -> bool:
+        """Whether captions are English, of which it is known where they say left or right."""
+        captions = [caption for record in self.train_records for caption in record.captions]
+        sample = captions[:: math.ceil(len(captions) / SAMPLE)]
+        english = is_english(word for caption in sample for word in tokenize(caption))
+        if not english and is_first_process():
+            say(
+                "photos are not mirrored: the captions do not look English, so those that say left "
+                "or right are not known"
+            )
+        return english
+
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
         left_out = set(map(Path, self.leave_out))
         kept = [r for r in self.reader.read(split) if r.image not in left_out]
@@ -178,7 +196,7 @@ class CaptionData(pl.LightningDataModule):
                 f"give at most {side}, or null where the numbers differ"
             )
         images = [record.image for record in self.train_records if not sided(record)]
-        if self.mirror and images:
+        if self.mirror and images and self.may_mirror:
             mirrored = MirroredPreprocessing(self.preprocessing.size, self.preprocessing.fit)
             mirrored.max_pixels = self.preprocessing.max_pixels
             folder, name = f"{self.features}-mirrored", "mirrored features"
@@ -212,6 +230,8 @@ class CaptionData(pl.LightningDataModule):
             first_index=self._batches * self.batch_size,
         )
         varied = {"augment": self.augment, "mirrored": self._mirrored, "crop": self.crop}
+        if self.augment:
+            varied["may_mirror"] = self.may_mirror
         return self._loader(self.train_records, sampler, **varied, tells_seen=self.tells_seen)
 
     def val_dataloader(self) -> DataLoader[Any]:

@@ -54,7 +54,7 @@ class Batch(NamedTuple):
 
 
 def sided(record: Record) -> bool:
-    """Whether a caption says left or right, which mirroring the image would make wrong."""
+    """Whether an English caption says left or right, which mirroring would make wrong."""
     return any(SIDED.search(caption) for caption in record.captions)
 
 
@@ -73,7 +73,7 @@ def padded(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T
 
 @dataclass(eq=False)
 class CaptionDataset(Dataset[Example]):
-    """Images with their captions as word ids; the options are `CaptionData`'s.
+    """Images with their captions as word ids; the options are `CaptionData`'s, and `may_mirror`.
 
     An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
@@ -85,6 +85,7 @@ class CaptionDataset(Dataset[Example]):
     captions_per_image: int = 5
     max_tokens: int = 1000
     augment: bool = False
+    may_mirror: bool = True
     features: FeatureCache | None = None
     mirrored: FeatureCache | None = None
     tells_seen: bool = False  # with features, this reads each photo once for its size
@@ -103,7 +104,8 @@ class CaptionDataset(Dataset[Example]):
         else:
             read = self.preprocessing
             if self.augment:
-                view = read.augmented(record.image, generator, flip=not sided(record))
+                flip = self.may_mirror and not sided(record)
+                view = read.augmented(record.image, generator, flip)
             else:
                 view = read(record.image)
             image, seen = view.pixels, Seen(view.crop, view.is_mirrored)

@@ -1,5 +1,6 @@
 from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +56,26 @@ def test_half_of_the_views_without_left_or_right_are_mirrored(
 ) -> None:
     data = dataset([record(tmp_path, *captions)], augment=True)
     assert sum(is_mirrored(data[0, seed].image) for seed in SEEDS) in times
+
+
+ENGLISH = "a dog with a ball in its mouth runs along the beach"
+GERMAN = "ein Hund mit einem Ball im Maul rennt am Strand nach links"
+
+
+@pytest.mark.parametrize(("caption", "times"), [(ENGLISH, range(8, 23)), (GERMAN, [0])])
+def test_only_photos_with_english_captions_are_mirrored(
+    tmp_path: Path, caption: str, times: Collection[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, caption)
+    write(tmp_path / "captions.csv", f"file_name,caption\nphoto.png,{caption}")
+    data = CaptionData(CaptionTable(tmp_path), 16, min_count=1, augment=True, workers=0)
+    device = SimpleNamespace(root_device=torch.device("cpu"))
+    trainer: Any = SimpleNamespace(strategy=device, world_size=1, global_rank=0)
+    data.trainer = trainer
+    examples: Any = data.train_dataloader().dataset
+    assert sum(is_mirrored(examples[0, seed].image) for seed in SEEDS) in times
+    told = capsys.readouterr().err
+    assert told.count("photos are not mirrored: the captions do not look English") == (times == [0])
 
 
 def test_an_example_depends_on_its_seed_alone(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from captioning.data.dataset import CaptionDataset
 from captioning.data.feature_cache import FeatureCache, feature_cache, fingerprint
 from captioning.data.images import read_image
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
-from captioning.data.readers import Coco
+from captioning.data.readers import CaptionTable, Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
-from tests.data.conftest import cached, encoder, write
+from tests.data.conftest import cached, draw, encoder, write
 
 SEEDS = range(40)
 
@@ -167,6 +167,21 @@ def test_only_for_a_gpu_features_are_read_ahead_and_pinned(
     data.trainer = trainer
     loader = data.train_dataloader()
     assert (loader.num_workers, loader.pin_memory) == (workers, kind == "cuda")
+
+
+@pytest.mark.parametrize(
+    ("caption", "folders"),
+    [("a dog is on a beach", ["f", "f-mirrored"]), ("ein Hund rennt nach links", ["f"])],
+)
+def test_photos_with_captions_in_other_languages_get_no_mirrored_features(
+    tmp_path: Path, caption: str, folders: list[str]
+) -> None:
+    draw(tmp_path / "data", "a.png", "b.png")
+    rows = f"file_name,caption,split\na.png,{caption},train\nb.png,{caption},val"
+    write(tmp_path / "data/captions.csv", rows)
+    reader, features = CaptionTable(tmp_path / "data"), str(tmp_path / "features/f")
+    CaptionData(reader, 32, features=features, mirror=True).keep_features(encoder())
+    assert sorted(folder.name for folder in (tmp_path / "features").iterdir()) == folders
 
 
 def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:
