@@ -135,10 +135,10 @@ class Caption:
         return self.maps[name]
 
     def figure(self, map_name: str | None = None, photo: Image | None = None) -> "Figure":
-        """The photo, then a panel for each word with its map, by default the first shown one.
+        """The photo, then a panel for each word with its probability and its map.
 
         Args:
-            map_name: which map.
+            map_name: which map; by default the first shown one.
             photo: the photo, if it has been read already or the caption has been pickled.
 
         Raises:
@@ -147,8 +147,7 @@ class Caption:
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
         photo, maps = self._upright(photo), self.array(map_name)
-        chances = self.named or self.probabilities
-        return draw(photo, self.words, chances, maps, self.crop, self.offset)
+        return draw(photo, self.words, self.probabilities, maps, self.crop, self.offset)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.

@@ -44,7 +44,7 @@ UNDRAWABLE = "\N{WHITE SQUARE}"
 def draw(
     photo: Image.Image,
     words: Sequence[str],
-    probabilities: Sequence[float | None],
+    probabilities: Sequence[float],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Crop,
     offset: Offset = (0.0, 0.0),
@@ -53,7 +53,7 @@ def draw(
 
     Each panel shows the photo in grey with the map as light on it, scaled to the map's own maximum:
     panels do not show how peaked a map is. Parts that the model did not see are dark. Above a panel
-    are the word and its probability, if there is one.
+    are the word and its probability.
 
     Args:
         photo: the photo, upright.
@@ -97,9 +97,8 @@ def draw(
         if index == 0:
             continue
         style: dict[str, Any] = {"pad": 72 * BASELINE, "family": families, "parse_math": False}
-        chance, small = probabilities[index - 1], PROBABILITY_POINTS
-        told = "" if chance is None else f"{chance:.2f}"
-        probability = axes.set_title(told, loc="right", size=small, color="0.45", **style)
+        chance, small = f"{probabilities[index - 1]:.2f}", PROBABILITY_POINTS
+        probability = axes.set_title(chance, loc="right", size=small, color="0.45", **style)
         word = axes.set_title(shown[index - 1], loc="left", size=WORD_POINTS, **style)
         room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
         length = word.get_window_extent().width

@@ -434,11 +434,11 @@ const attentionView = (() => {
       }
       this.stages.classList.toggle("compared", this.compared >= 0);
       const spaces = spacesOf(this.caption);
-      this.words = words.map(({ word, probability, named = probability }, place) => {
+      this.words = words.map(({ word, probability }, place) => {
         const button = make("button", { type: "button", class: "bar", "aria-pressed": "false" },
           make("span", { class: "word" }, place ? word : capital(word)));
         if (place && !spaces[place]) button.classList.add("close");
-        button.style.setProperty("--share", named ?? 0); // function words name nothing
+        button.style.setProperty("--share", probability);
         button.addEventListener("focus", () => this.pin(place));
         button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
         button.addEventListener("pointerenter", (event) => {
@@ -533,7 +533,7 @@ const attentionView = (() => {
         this.details.replaceChildren(make("p", { class: "hint" }, this.asksSure
           ? `Of captions with this confidence, about ${percent(this.caption.confidence)} were at ` +
             "least as good as the median person\u2019s, on the photos of the calibration."
-          : `${way} a word to see where it came from.`));
+          : `${way} a word to see where it came from; the line below it is its probability.`));
         return;
       }
       const { word, probability, named, runners_up: others = [] } = this.caption.words[index];
@@ -551,12 +551,10 @@ const attentionView = (() => {
         item.style.setProperty("--share", entry.probability);
         return item;
       });
-      const sentences = [`${percent(probability)}: probability of \u201c${word}\u201d as the ` +
-        "next word."];
-      if (named != null) {
-        sentences.push(`The line below it: people name ${percent(named)} of things predicted ` +
-          "with this probability.");
-      }
+      const often = named == null ? "" // function words name nothing
+        : `; people name it too in about ${percent(named)} of such cases`;
+      const sentences = [`The model gives \u201c${word}\u201d a probability of ` +
+        `${percent(probability)} here${often}.`];
       const list = make("ol", { "aria-label": "Word and its alternatives" }, ...entries);
       if (list.querySelector("button")) sentences.push("Choose a coloured word to go on from it.");
       this.details.replaceChildren(list, make("p", { class: "hint" }, sentences.join(" ")));

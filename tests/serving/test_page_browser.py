@@ -108,7 +108,7 @@ def test_other_words_continue_the_caption_or_are_read(shown: Any) -> None:
     shown.keyboard.press("Enter")
     shown.wait_for_selector("#view img[alt='a red circle']")
     shown.locator(".words button").nth(1).click()
-    assert "%: probability of \u201cred\u201d" in shown.locator(".details").inner_text()
+    assert "gives \u201cred\u201d a probability of" in shown.locator(".details").inner_text()
     assert shown.locator(".captions label").count() == 3
     shown.get_by_label("Your own words").fill("red zebras")
     shown.keyboard.press("Enter")

@@ -10,6 +10,7 @@ from captioning.data.preprocessing import Fit, Preprocessing
 from captioning.data.tokenizers import pieces
 from captioning.viewing import overlay
 from captioning.viewing.overlay import frames, upsampled, word_panels
+from tests.viewing.conftest import SIZE, caption
 
 WIDE, TALL = (300, 200), (160, 400)
 MIDDLE = (50.0, 0.0, 200.0, 200.0)  # the central square of WIDE
@@ -123,6 +124,13 @@ def test_no_word_is_markup_or_makes_matplotlib_warn(word: str) -> None:
     pixels(figure)
     if word.isprintable() and word.isascii():
         assert figure.axes[1].get_title("left") == word
+
+
+def test_a_panel_tells_the_probability_of_its_word() -> None:
+    shown = caption("a", "dog", named=(None, 0.71))
+    figure = shown.figure(photo=photo(SIZE))
+    told = [axes.get_title("right") for axes in figure.axes[1:]]
+    assert told == [f"{probability:.2f}" for probability in shown.probabilities]
 
 
 def test_a_long_word_does_not_run_into_its_probability() -> None:

@@ -86,9 +86,30 @@ def test_confidence_says_what_was_measured(browser: Any, tmp_path: Path) -> None
         page.get_by_role("button", name="19% sure").focus()
         assert details.inner_text().startswith("Of captions with this confidence, about 19% were")
         word(page, 1).hover()
-        assert "60%: probability of \u201cdog\u201d as the next word." in details.inner_text()
+        told = "The model gives \u201cdog\u201d a probability of 60% here."
+        assert told in details.inner_text()
         page.mouse.move(1, 1)
         assert details.inner_text().startswith("Of captions")
+
+
+def test_lines_are_probabilities_and_one_sentence_tells_the_rest(
+    browser: Any, tmp_path: Path
+) -> None:
+    with opened(browser, tmp_path, caption("a", "dog", named=(None, 0.71))) as page:
+        lines = page.locator(".words .bar").evaluate_all(
+            "words => words.map((word) => Number(word.style.getPropertyValue('--share')))"
+        )
+        assert lines == [0.5, 0.6]
+        assert page.locator(".hint").inner_text().endswith("the line below it is its probability.")
+        told = []
+        for place in range(2):
+            word(page, place).click()
+            told.append(page.locator(".hint").inner_text())
+        assert told == [
+            "The model gives \u201ca\u201d a probability of 50% here.",
+            "The model gives \u201cdog\u201d a probability of 60% here; people name it too in "
+            "about 71% of such cases.",
+        ]
 
 
 def test_candidates_differ_in_content_words(browser: Any, tmp_path: Path) -> None:
