@@ -23,13 +23,9 @@ from captioning.commands.options import (
 from captioning.errors import InputError, PhotoError, printable
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from captioning.captioner import Caption, Captioner
     from captioning.search import Search
-    from captioning.viewing.viewer import PhotoCard
 
-INDEX = "index.html"
 STDOUT = Path("-")
 NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
 RUNNERS_UP = 3  # the alternatives that a page shows for each word
@@ -165,6 +161,7 @@ def caption(
         raise InputError("--json and --csv - both print; give one of them, or a file to --csv")
 
     from captioning.captioner.caption import rounded
+    from captioning.commands.gallery import INDEX, Gallery
     from captioning.data.images import find_photos, picture_names, read_image
     from captioning.files import written_whole
     from captioning.inference.bulk import json_line
@@ -213,7 +210,7 @@ def caption(
     else:
         results = _readings(captioner, found, text, runners_up, maps)
     rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
-    cards: list[PhotoCard] = []
+    gallery = None if pictures.html is None else Gallery(pictures.html)
     done = 0
 
     def show(line: str) -> None:
@@ -249,8 +246,8 @@ def caption(
             if drawn:
                 image = read_image(photo, int(max_megapixels * 1e6))
                 for suffix, names in drawn.items():
-                    if suffix == ".html":
-                        cards.append(_write_page(photo, image, captions, names[photo]))
+                    if gallery is not None and suffix == ".html":
+                        gallery.add(photo, image, captions, names[photo].name)
                     else:
                         best.save(names[photo], image)
             for each, said, written in lines:
@@ -274,11 +271,8 @@ def caption(
             path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
         ):
             csv.writer(file).writerows(rows)
-    if pictures.html is not None and len(cards) > 1:
-        from captioning.viewing.html_document import save_html
-        from captioning.viewing.viewer import index_html
-
-        save_html(index_html(cards), pictures.html / INDEX)
+    if gallery is not None:
+        gallery.finish()
     return int(done < len(found))
 
 
@@ -326,21 +320,6 @@ def _readings(
             yield captioner.read(photo, text, runners_up, maps)
         except PhotoError as error:
             yield error
-
-
-def _write_page(
-    photo: Path, image: "Image", captions: "Sequence[Caption]", page: Path
-) -> "PhotoCard":
-    """Write the page of a photo; returns its card in the index."""
-    from captioning.viewing import viewer
-    from captioning.viewing.html_document import save_html
-
-    best, views = captions[0], [each.view() for each in captions]
-    save_html(viewer.viewer_html(image, views, photo.name), page)
-    small = viewer.jpeg(image, viewer.THUMBNAIL)
-    sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
-    notes = [photo.name + sure]
-    return viewer.PhotoCard(photo.name, small, best.sentence, notes, best.confidence, page.name)
 
 
 def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:

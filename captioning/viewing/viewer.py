@@ -37,9 +37,20 @@ def viewer_html(
     long_side: int = LONG_SIDE,
 ) -> str:
     """The page of a photo, as one document; see `data`."""
-    text, view = captions[0]["caption"], data(photo, captions, title, long_side)
-    page = "viewing/viewer.html"
-    return html_document(page, title or text, [STYLE], [SCRIPT], caption=text, view=view)
+    return page_html(data(photo, captions, title, long_side))
+
+
+def page_html(view: Mapping[str, Any], links: Mapping[str, str] | None = None) -> str:
+    """The page of a photo, as one document.
+
+    Args:
+        view: the result of `data`.
+        links: file names of pages beside it by the words of their links, the gallery's first; a
+            link is dead where the name is empty.
+    """
+    text, page = view["captions"][0]["caption"], "viewing/viewer.html"
+    title, parts = view["title"] or text, {"caption": text, "view": view, "links": links or {}}
+    return html_document(page, title, [STYLE], [SCRIPT], **parts)
 
 
 def data(

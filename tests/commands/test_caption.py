@@ -133,6 +133,34 @@ def test_pages_show_all_captions_their_maps_and_alternatives(
             assert [found["map"] for found in each["maps"]] == maps[1::2]
 
 
+def links(page: Path) -> list[tuple[str, str]]:
+    """The addresses and the words of the links of a photo's page."""
+    return re.findall(r'<a href="(.*?)">(.*?)</a>', page.read_text())
+
+
+def test_pages_link_to_the_gallery_and_the_photos_beside(
+    caption: list[str], photos: Path, tmp_path: Path
+) -> None:
+    (photos / "b?.jpg").write_bytes(b"")
+    (photos / "c#.jpg").write_bytes((photos / "a.jpg").read_bytes())
+    pages, gallery = tmp_path / "pages", ("index.html", "All photos")
+    assert main([*caption, str(photos / "a.jpg"), "--html", str(pages)]) == 1
+    first, *middle, last = ["a.html", "c%23.html", "index-2.html", "a-2.html"]
+    assert links(pages / first) == [gallery, (middle[0], "Next")]
+    assert links(pages / "c#.html") == [gallery, (first, "Previous"), (middle[1], "Next")]
+    assert links(pages / last) == [gallery, (middle[1], "Previous")]
+    assert (pages / "index.html").read_text().count("<li ") == 4
+
+
+def test_the_page_of_a_single_photo_has_no_links(
+    model: list[str], photos: Path, tmp_path: Path
+) -> None:
+    command = ["caption", str(photos / "a.jpg"), *model, "--html", str(tmp_path)]
+    assert main(command) == 0
+    assert links(tmp_path / "a.html") == []
+    assert not (tmp_path / "index.html").exists()
+
+
 def test_pictures_and_animations_are_of_the_chosen_map(
     model: list[str], expected: dict[Path, Caption], tmp_path: Path
 ) -> None:
