@@ -274,13 +274,13 @@ const attentionView = (() => {
       this.root = make("div", { class: isWhole ? "attention-view whole" : "attention-view" });
       if (title) this.root.append(make("h1", {}, title));
       this.text = make("div", {}, make("p", { class: "caption" }, this.line, " ", this.copier),
-        this.sure, this.details);
-      this.root.append(this.stages, this.text, make("div", { class: "controls" }, this.player,
-        make("details", {}, make("summary", {}, "The map"),
+        make("div", { class: "controls" }, this.player, this.sure), this.details);
+      this.root.append(this.stages, this.text,
+        make("details", { class: "map-controls" }, make("summary", {}, "The map"),
           make("fieldset", { class: "modes" }, make("legend", { class: "hidden" }, "Show as"),
             ...modes),
           make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength),
-          ...this.mapChoosers(), legend)));
+          ...this.mapChoosers(), legend));
       this.choices = make("fieldset", { class: "captions" },
         make("legend", {}, "Captions and their scores"));
       this.radios = [];

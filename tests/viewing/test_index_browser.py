@@ -75,3 +75,13 @@ def test_cards_keep_apart_at_every_width(page: Any) -> None:
         beside = other["x"] - one["x"] - one["width"]
         below = other["y"] - one["y"] - one["height"]
         assert max(beside, below) > 12  # a gap of 16
+
+
+def test_a_phone_shows_the_whole_name_of_an_order(browser: Any, tmp_path: Path) -> None:
+    cards, path = [PhotoCard("dog.jpg", "data:,", "A dog.", value=0.1)], tmp_path / "index.html"
+    save_html(index_html(cards, orders={"lowest": "lowest CIDEr first"}), path)
+    with opened_page(browser, path.as_uri(), viewport={"width": 390, "height": 844}) as page:
+        box = page.get_by_label("Sort by")
+        width = box.bounding_box()["width"]
+        box.evaluate("box => { box.style.width = 'max-content'; }")
+        assert width >= box.bounding_box()["width"]

@@ -14,6 +14,7 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.errors import InputError
 from captioning.maps import MAPS
 from captioning.viewing import viewer
+from captioning.viewing.html_document import PACKAGE
 from tests.conftest import tags
 from tests.viewing.conftest import SIZE, caption
 
@@ -115,3 +116,11 @@ def test_the_script_has_a_title_for_every_map() -> None:
     script = Path(viewer.__file__).with_suffix(".js").read_text()
     [names] = re.findall(r"const NAMES = \{(.*?)\};", script, flags=re.DOTALL)
     assert re.findall(r'^ *"(\S+)":', names, flags=re.MULTILINE) == list(MAPS)
+
+
+def test_nothing_looks_pointed_at_after_a_tap() -> None:
+    for path in PACKAGE.rglob("*.css"):
+        style = re.sub(
+            r"^@media \(hover: hover\) \{.*?^\}", "", path.read_text(), flags=re.M | re.S
+        )
+        assert ":hover" not in style, path

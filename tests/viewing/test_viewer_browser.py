@@ -203,6 +203,22 @@ def test_a_phone_shows_it_and_answers_taps(browser: Any, tmp_path: Path, theme: 
         assert chosen(page) == "1"
 
 
+def test_on_a_phone_play_stays_below_the_caption(browser: Any, tmp_path: Path) -> None:
+    options = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    with opened(browser, tmp_path, caption("a", "dog", confidence=0.2), **options) as page:
+        places = []
+        for place in (None, 1):
+            if place is not None:
+                word(page, place).tap()
+            play, text = (page.locator(name).bounding_box() for name in (".play", ".caption"))
+            places.append(play["y"])
+            assert 0 <= play["y"] - text["y"] - text["height"] < 20
+        assert places[0] == places[1]
+        page.keyboard.press("Escape")
+        parts = [page.locator(name).bounding_box() for name in (".hint", ".attention-view summary")]
+        assert parts[1]["y"] - parts[0]["y"] - parts[0]["height"] < 20  # no hole
+
+
 @pytest.fixture
 def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of a transformer's caption with its maps and heads, on a phone."""
