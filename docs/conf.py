@@ -8,7 +8,8 @@ import captioning
 sys.path.insert(0, str(Path(__file__).parent))  # for _ext
 
 project = "captioning"
-author = "the authors of captioning"
+author = "The captioning authors"
+project_copyright = f"2026, {author}"
 release = version = captioning.__version__
 
 extensions = [
