@@ -1,7 +1,8 @@
 """The server's addresses, and what each of them answers."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+import json
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Request, UploadFile
@@ -14,15 +15,10 @@ from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.errors import InputError, raise_errors
 from captioning.maps import available_maps
+from captioning.serving.answer import EXAMPLES, PARTS, Answer, Answers, Health, Refusal
 from captioning.serving.batching import Batcher
-from captioning.serving.form import Answer, Answers, CaptionForm, Settings
-from captioning.serving.protection import (
-    ERRORS,
-    MEANINGS,
-    Limits,
-    Refusal,
-    answer_to_error,
-)
+from captioning.serving.form import CaptionForm, Settings
+from captioning.serving.protection import ERRORS, MEANINGS, Limits, answer_to_error
 from captioning.threads import thread_count
 from captioning.viewing import viewer
 from captioning.viewing.html_document import html_document
@@ -66,6 +62,14 @@ def application(
         found = captioner.stream(views, first.search, first.maps, runners_up, most, batch_size)
         return [[best, *best.others] for best in raise_errors(found)]
 
+    answers = {name: {"value": example} for name, example in EXAMPLES.items()}
+    responses: dict[int | str, dict[str, Any]] = {
+        200: {
+            "description": "Captions of the photo or, in their order, of several photos.",
+            "content": {"application/json": {"examples": answers}},
+        },
+        **{code: {"model": Refusal, "description": MEANINGS[code]} for code in MEANINGS},
+    }
     at_once = batch_size * thread_count(captioner.device)
     batcher = Batcher(captioner.preprocessing, caption_batch, at_once, limits.queue)
     app = FastAPI(
@@ -86,9 +90,9 @@ def application(
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
-        return HTMLResponse(docs(str(request.base_url).rstrip("/")))
+        return HTMLResponse(docs(str(request.base_url).rstrip("/"), app.openapi()))
 
-    @app.get("/health")
+    @app.get("/health", response_model=Health)
     async def health() -> dict[str, str | int]:
         """The model, how many photos wait or are being captioned, and how many have been."""
         counts = {"photos": batcher.photos, "batches": batcher.batches}
@@ -106,11 +110,7 @@ def application(
             answer["view"] = await batcher.in_reader(viewer.data, photo, views)
         return answer
 
-    @app.post(
-        "/caption",
-        response_model=Answer | Answers,
-        responses={code: {"model": Refusal, "description": MEANINGS[code]} for code in MEANINGS},
-    )
+    @app.post("/caption", response_model=Answer | Answers, responses=responses)
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability; of several photos, in their order.
 
@@ -133,15 +133,17 @@ def application(
     return app
 
 
-def docs(address: str) -> str:
+def docs(address: str, openapi: Mapping[str, Any]) -> str:
     """The page that describes the API, with an example for the server's address."""
-    fields = {name: field.description or "" for name, field in CaptionForm.model_fields.items()}
     return html_document(
         "serving/docs.html",
         "captioning: API",
         STYLES,
         address=address,
-        fields=fields,
+        schemas=openapi["components"]["schemas"],
+        form=CaptionForm.__name__,
+        parts=[part.__name__ for part in PARTS],
+        examples={name: json.dumps(example, indent=1) for name, example in EXAMPLES.items()},
         refusals=MEANINGS,
     )
 

@@ -1,8 +1,7 @@
-"""The fields of a request for captions and of its answer."""
+"""The fields of a request for captions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastapi import HTTPException, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +10,7 @@ from captioning.captioner import Captioner
 from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
-from captioning.serving.protection import MOST_PHOTOS, Refusal
+from captioning.serving.protection import MOST_PHOTOS
 from captioning.web.page import MOST_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
@@ -134,30 +133,3 @@ class CaptionForm(BaseModel):
                 sentence = f"{name} takes long, so at most {MOST_MAPPED} captions have it"
                 raise HTTPException(422, f"{sentence}; ask for fewer")
         return chosen
-
-
-class Answer(BaseModel):
-    """Captions of a photo, the best first."""
-
-    captions: list[dict[str, Any]] = Field(
-        description="Each has its caption, its score, by which captions are ranked, its confidence "
-        "(the chance that it is good, if the model is calibrated) and its words with their "
-        "probabilities. With view=true a word has runners_up, the most probable other words; null "
-        "stands for the end of the caption."
-    )
-    view: dict[str, Any] | None = Field(
-        None,
-        description="With view=true: the photo as a JPEG (a data URI); crop: left, top, width and "
-        "height of the part that the model saw, in pixels of the photo; offset: rows and columns "
-        "by which maps are to be moved; functions: words that name nothing; and the captions with "
-        "their maps. A map has its name, its rows and columns over the crop and, for each word, "
-        "one byte per region from the top left, as base64; 255 is the word's peak.",
-    )
-
-
-class Answers(BaseModel):
-    """Captions of several photos."""
-
-    photos: list[Answer | Refusal] = Field(
-        description="One for each photo, in order; of a photo that cannot be captioned, the error."
-    )

@@ -15,7 +15,6 @@ from ipaddress import ip_address
 from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
@@ -35,6 +34,7 @@ MEANINGS = {
     415: "The file is not an image that can be read.",
     421: "The Host header is not a name of this server.",
     422: "A setting is missing, unknown or does not fit the others.",
+    500: "The server failed; its log says more.",
     503: "Too many photos are waiting.",
     504: "The captions took too long.",
 }
@@ -186,12 +186,6 @@ class Protection:
         if is_own or method in SAFE_METHODS:
             return None
         return refusal(403, "pages of other sites may not send photos; open this server's own page")
-
-
-class Refusal(BaseModel):
-    """Why a request was not answered."""
-
-    error: str = Field(description="One sentence: what is wrong and what to do.")
 
 
 def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
