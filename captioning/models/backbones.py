@@ -35,6 +35,9 @@ HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 PATIENCE = 10.0
 """Seconds for a server of weights to answer; the libraries retry for a minute, or wait for ever."""
 
+PHOTOS, PHOTOS_BACKBONE = "photos", f"{TIMM}tf_efficientnet_lite2"
+"""The shipped model from whose encoder this backbone can start without a download."""
+
 STAGES = "encoder.stages."
 """Beginning of the names of an encoder's tensors in a captioning model's file."""
 
@@ -174,8 +177,9 @@ def _state(name: str, weights: str | None) -> dict[str, Any]:
     return state
 
 
-def _published(name: str) -> dict[str, Any]:
+def _published(backbone: str) -> dict[str, Any]:
     """Weights of torchvision or timm, downloaded unless they are in the library's cache."""
+    name = backbone
     load: Callable[[], dict[str, Any]]
     is_cached = False
     if name.startswith(TIMM):
@@ -203,6 +207,8 @@ def _published(name: str) -> dict[str, Any]:
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip("<>").removeprefix("urlopen error ")
         remedy = "give a file: --model.encoder.init_args.weights FILE"
+        if backbone == PHOTOS_BACKBONE:
+            remedy += f", or {PHOTOS} to start from the encoder of that model"
         raise InputError(f"{url or name}: {reason}; {remedy}") from error
 
 

@@ -55,12 +55,21 @@ class GuidedAttention(CrossEntropy):
     guide: float = 0.1
     classes: float = 0.0
 
+    _classes: Any = field(default=None, init=False)
     _class_words: Any = field(default=None, init=False)
+
+    def check(self, model: Model) -> None:
+        if not has_evidence(model.decoder):
+            raise InputError(
+                "GuidedAttention: evidence needs an LSTM decoder with deep output; take it, or "
+                "another objective"
+            )
+        if self.classes:
+            self._classes = classes_of(model.encoder)
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         adapter, decoder = model.adapter, plain(model.decoder)
-        if not has_evidence(decoder):
-            raise InputError("evidence needs an LSTM decoder with deep output")
+        assert has_evidence(decoder)
         memory = model.remember(annotations)
         loss, weights = self.of_words(model.decoder, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
@@ -83,8 +92,7 @@ class GuidedAttention(CrossEntropy):
             terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
             if self._class_words is None:
-                classes = classes_of(model.encoder)
-                self._class_words = ClassWords(classes, self.vocabulary, annotations.device)
+                self._class_words = ClassWords(self._classes, self.vocabulary, annotations.device)
             of_classes = _evidence(decoder, regions, self._class_words.words)
             terms["classes"] = class_loss(of_classes, self._class_words.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())

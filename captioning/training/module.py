@@ -99,7 +99,8 @@ class CaptioningModule(pl.LightningModule):
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
 
     Raises:
-        InputError: the decoder has no such map, or `initial` is a checkpoint of another model.
+        InputError: the decoder has no such map, `initial` is a checkpoint of another model, or the
+            objective cannot train the model.
 
     Attributes:
         captioner: captions with the trained model.
@@ -139,6 +140,7 @@ class CaptioningModule(pl.LightningModule):
         self.kernels = on_by_default()
         self.compile_after = -1
         self.objective = objective or CrossEntropy()
+        self.objective.check(self.model)
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
@@ -149,6 +151,9 @@ class CaptioningModule(pl.LightningModule):
     def setup(self, stage: str) -> None:
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
+        if stage == "fit":
+            with progress_bar.stage("preparing the objective"):
+                self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
         # Lightning moves the model only later, but extracting features is work for the device.
         device = self.trainer.strategy.root_device
         encoder = self.model.encoder.to(device)
@@ -157,13 +162,10 @@ class CaptioningModule(pl.LightningModule):
         if self.kernels:
             self.captioner.kernels = True
             self.captioner.fast, self.encode = for_training(self.model)
-        if stage == "fit":
-            if data.size not in encoder.offsets:
-                # Before a checkpoint is resumed, so that the resumed training repeats its steps.
-                with progress_bar.stage("measuring where the encoder looks"):
-                    encoder.offsets[data.size] = measured_offset(encoder, data.size)
-            with progress_bar.stage("preparing the objective"):
-                self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
+        if stage == "fit" and data.size not in encoder.offsets:
+            # Before a checkpoint is resumed, so that the resumed training repeats its steps.
+            with progress_bar.stage("measuring where the encoder looks"):
+                encoder.offsets[data.size] = measured_offset(encoder, data.size)
 
     def on_train_batch_start(self, *_: Any) -> None:
         """Let a step depend on its number alone, so that a resumed training repeats it exactly."""

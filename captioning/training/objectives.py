@@ -47,10 +47,13 @@ class Objective(ABC):
 
     needs_seen = False
 
+    def check(self, model: Model) -> None:  # noqa: B027 - most objectives train any model
+        """Called with the model before any photo is read; InputError if it is unsuitable."""
+
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
-        """Called before the first step."""
+        """Called before photos are encoded; InputError if the data set is unsuitable."""
         self.records, self.vocabulary, self.preprocessing = records, vocabulary, preprocessing
 
     @abstractmethod

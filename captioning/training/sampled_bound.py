@@ -41,13 +41,16 @@ class SampledBound(Objective, nn.Module):
         self.reward, self.entropy, self.expected, self.decay = reward, entropy, expected, decay
         self.register_buffer("baseline", torch.zeros(()))
 
-    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
+    def check(self, model: Model) -> None:
         decoder = model.decoder
         if not isinstance(decoder, LSTMDecoder) or not isinstance(decoder.attention, HardAttention):
             raise InputError(
                 "SampledBound: the decoder has no hard attention; give it one by "
                 "model.decoder.init_args.attention captioning.models.HardAttention"
             )
+
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
+        decoder = model.decoder
         inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
         expected = torch.rand(len(annotations), device=annotations.device) < self.expected
         memory = model.remember(annotations)

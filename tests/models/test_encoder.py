@@ -172,9 +172,12 @@ def test_without_a_network_the_option_of_a_file_is_named_at_once(
     monkeypatch.setattr(huggingface_hub, "hf_hub_url", lambda *_: f"{address}/file.safetensors")
     monkeypatch.setattr(models.MobileNet_V2_Weights.DEFAULT.value, "url", f"{address}/file.pth")
     began = time.monotonic()
-    with pytest.raises(InputError, match=f"{address}/.*; give a file: --model.encoder.init_args.w"):
+    remedy = f"{address}/.*; give a file: --model.encoder.init_args.weights FILE"
+    with pytest.raises(InputError, match=remedy) as caught:
         CNNEncoder(backbone, "DEFAULT")
     assert time.monotonic() - began < 10
+    shipped = load("photos").model.encoder.config["backbone"]
+    assert ("or photos to start from" in str(caught.value)) == (backbone == shipped)
 
 
 @pytest.mark.parametrize("weights", ["DEFAULT", "shapes"])

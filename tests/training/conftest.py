@@ -34,6 +34,7 @@ def loss_of(
     records: Sequence[Record] = (),
 ) -> Loss:
     """The loss of a batch by an objective that is prepared first."""
+    objective.check(captioner.model)
     objective.prepare(records, captioner.vocabulary, captioner.preprocessing)
     return objective(captioner.fast, annotations, batch)
 
@@ -48,6 +49,7 @@ def learnt(
     records: Sequence[Record] = (),
 ) -> list[dict[str, float]]:
     """The figures of each step in which the captioner's decoder learns a batch."""
+    objective.check(captioner.model)
     objective.prepare(records, captioner.vocabulary, captioner.preprocessing)
     optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=rate)
     found = []
