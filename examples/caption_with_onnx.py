@@ -1,7 +1,10 @@
-"""Captions photos by what `captioning export MODEL DIR --onnx` wrote: DIR PHOTO..."""
+"""Captions photos, and says how sure it is, by what `captioning export MODEL FOLDER --onnx` wrote.
 
+Needs no PyTorch: pip install onnxruntime pillow
+"""
+
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +32,14 @@ def run(graph: InferenceSession, inputs: dict) -> dict:
     return dict(zip((o.name for o in graph.get_outputs()), graph.run(None, given), strict=True))
 
 
-def caption(graphs: list, about: dict, photo: Path, width: int) -> str:
-    """The best caption by beam search; a beam of width 1 is greedy search."""
+def caption(graphs: list, about: dict, photo: Path, width: int) -> tuple[str, float | None]:
+    """The best caption by beam search, and its confidence; a beam of width 1 is greedy search."""
     (encoder, remember, step), words, search = graphs, about["words"], about["search"]
-    now = run(remember, run(encoder, {"images": image_of(photo, **about["preprocessing"])}))
+    seen = run(encoder, {"images": image_of(photo, **about["preprocessing"])})
+    now = run(remember, seen)
     memory = {name: each for name, each in now.items() if name.startswith("memory")}
-    state = {name: each.repeat(width, axis=1) for name, each in now.items() if name not in memory}
+    start = {name: each for name, each in now.items() if name not in memory}
+    state = {name: each.repeat(width, axis=1) for name, each in start.items()}
     captions, ended = np.full((width, 1), BOS), np.zeros(width, bool)
     totals = np.where(np.arange(width), -np.inf, 0.0)  # beams start equal: only one may branch
     while not ended.all() and (length := captions.shape[1]) <= search["max_length"]:
@@ -49,12 +54,61 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> str:
         captions, totals = np.column_stack([captions[parents], chosen]), sums[parents, chosen]
         state = {name: now[name.replace("state", "next")][:, parents] for name in state}
         ended = (captions == EOS).any(axis=1)
-    return " ".join(words[token] for token in captions[0] if token not in (PAD, BOS, EOS))
+    tokens = captions[0, 1:][captions[0, 1:] != PAD]
+    sure = None
+    if about["calibration"] is not None and EOS in tokens:  # or it was cut off
+        margin = np.subtract(*ranks[parents, chosen][:2]) if width > 1 else np.nan
+        log_probs = reading(step, tokens, start, memory)
+        sure = confidence(about["calibration"], tokens, log_probs, margin, seen["annotations"])
+    return " ".join(words[token] for token in tokens if token != EOS), sure
+
+
+def reading(step: InferenceSession, tokens: np.ndarray, state: dict, memory: dict) -> np.ndarray:
+    """Log probabilities of all words in the place of each token of a caption.
+
+    Those of calibrated probabilities follow from these by a division by the temperature and a
+    softmax.
+    """
+    rows = []
+    for token in (BOS, *tokens[:-1]):
+        now = run(step, {"tokens": np.array([[token]]), **state, **memory})
+        state = {name: now[name.replace("state", "next")] for name in state}
+        rows.append(now["log_probs"][0, 0])
+    return np.stack(rows)
+
+
+def confidence(
+    calibration: dict, tokens: np.ndarray, log_probs: np.ndarray, margin: float, seen: np.ndarray
+) -> float:
+    """The chance that a caption is good: a logistic regression on what the graphs say of it."""
+    chosen = log_probs[np.arange(len(tokens)), tokens]
+    entropies = -(np.exp(log_probs) * np.maximum(log_probs, -1e4)).sum(axis=1)
+    rarest = np.log(max(tokens.max() - EOS, 1))  # words are in the order of their frequency
+    *weights, bias = calibration["photo"] or [0.0, np.nan]
+    kind = (seen.mean(axis=(0, 1)) * weights).sum() + bias
+    means = np.array(calibration["means"])  # which stand for what is not known
+    signs = [chosen.mean(), chosen.min(), entropies.mean(), margin, len(tokens), rarest, kind]
+    differences = np.nan_to_num(signs[: len(means)] - means, nan=0.0, posinf=0.0)
+    return float(1 / (1 + np.exp(-differences @ calibration["weights"] - calibration["bias"])))
+
+
+def main() -> None:
+    """Print a line for each photo: its confidence, unless not calibrated, its path and caption."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the exported folder")
+    parser.add_argument("photos", type=Path, metavar="PHOTO", nargs="+", help="JPEG, PNG, ...")
+    options = parser.parse_args()
+    if not (options.folder / "captioner.json").is_file():
+        parser.error(f"{options.folder}: not a folder of `captioning export MODEL FOLDER --onnx`")
+    about = json.loads((options.folder / "captioner.json").read_text(encoding="utf-8"))
+    names = ("encoder", "remember", "step")
+    graphs = [InferenceSession(options.folder / f"{name}.onnx") for name in names]
+    for photo in options.photos:
+        text, sure = caption(graphs, about, photo, about["search"].get("width", 1))
+        print(*([] if sure is None else [f"{sure:.2f}"]), photo, text, sep="\t")
 
 
 if __name__ == "__main__":
-    folder, *photos = map(Path, sys.argv[1:])
-    about = json.loads((folder / "captioner.json").read_text(encoding="utf-8"))
-    graphs = [InferenceSession(folder / f"{name}.onnx") for name in ("encoder", "remember", "step")]
-    for photo in photos:
-        print(photo, caption(graphs, about, photo, about["search"].get("width", 1)), sep="\t")
+    main()

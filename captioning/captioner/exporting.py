@@ -49,7 +49,7 @@ def export(
         search: the default search, instead of the model's own.
         evaluation: a folder that `captioning evaluate` wrote, for the card of a folder.
         license: of the data that the model was trained on, for the card.
-        onnx: write a folder of ONNX graphs instead; see `write_onnx`.
+        onnx: write a folder of ONNX graphs and a card instead; see `write_onnx`.
 
     Raises:
         InputError: the model is missing or damaged, or the name is of another kind of file.
@@ -64,7 +64,9 @@ def export(
     if onnx:
         from captioning.captioner.onnx_graphs import write_onnx
 
-        write_onnx(captioner, path)
+        card = model_card(captioner, evaluation, license, onnx)
+        write_onnx(captioner, path, calibration)
+        _write_card(card, path)
         return
     config, tensors = captioner.config, captioner.model.state_dict()
     if not isinstance(model, Captioner):
@@ -86,23 +88,30 @@ def export(
     if is_folder:
         card = model_card(captioner, evaluation, license)
         path, metadata = made_folder(path) / MODEL, {"format": "pt"}
-        with written_whole(path.with_name(CARD)) as temporary:
-            temporary.write_text(card, encoding="utf-8")
+        _write_card(card, path.parent)
         write_json(path.with_name(CONFIG), config)
     with written_whole(path) as temporary:
         # Its own writer would not say that the disk is full.
         temporary.write_bytes(save(kept, metadata=metadata))
 
 
+def _write_card(card: str, folder: Path) -> None:
+    with written_whole(folder / CARD) as temporary:
+        temporary.write_text(card, encoding="utf-8")
+
+
 def model_card(
-    captioner: Captioner, evaluation: str | Path | None = None, license: str | None = None
+    captioner: Captioner,
+    evaluation: str | Path | None = None,
+    license: str | None = None,
+    onnx: bool = False,
 ) -> str:
     """The card as Markdown, behind the YAML that the Hugging Face Hub reads; see `export`."""
     import yaml  # only here: loading a model needs neither
     from jinja2 import StrictUndefined, Template, TemplateError
 
     metadata = {
-        "library_name": "captioning",
+        "library_name": "onnx" if onnx else "captioning",
         "pipeline_tag": "image-to-text",
         "tags": ["image-captioning", "show-attend-and-tell"],
     }
@@ -127,6 +136,7 @@ def model_card(
             words=len(captioner.vocabulary),
             view=captioner.preprocessing,
             license=license,
+            onnx=onnx,
         )
     except (AttributeError, TypeError, ValueError, TemplateError):
         raise InputError(f"{evaluation}: not what `captioning evaluate` writes") from None

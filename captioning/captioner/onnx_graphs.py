@@ -6,7 +6,7 @@ Shapes: B images, N captions per image, S pixels, L regions, D annotation width,
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
 from captioning.data.vocabulary import BOS, SPECIAL
@@ -29,7 +30,9 @@ OPSET = 17
 
 
 @torch.no_grad()
-def write_onnx(captioner: Captioner, folder: str | Path) -> None:
+def write_onnx(
+    captioner: Captioner, folder: str | Path, calibration: Calibration | None = None
+) -> None:
     """Write a captioner as ONNX graphs, whose axes B and N may have any length.
 
     - ``encoder.onnx``: images, uint8 (B, 3, S, S) -> annotations (B, L, D).
@@ -39,8 +42,8 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
       log_probs (B, N, V) of the next word, minus infinity for what no search generates, attention
       weights (B, N, L) before the next word, the evidence map (B, N, L) of the tokens, if the
       decoder has one, and the state after the step, ``next.*``.
-    - ``captioner.json``: the words, those that the search says once, the preprocessing and the
-      search.
+    - ``captioner.json``: the words, those that the search says once, the preprocessing, the search
+      and the calibration, by default the captioner's own.
 
     Raises:
         InputError: the extra is missing, the folder cannot be written to, or a part of the model
@@ -79,6 +82,7 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     found = [*scores, *(f"next.{name}" for name in first)]
     _write(folder / "step.onnx", step, given, found, axes)
     search, vocabulary = captioner.search.config, captioner.vocabulary
+    calibration = calibration or captioner.calibration
     about = {
         "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
         "grid": [rows, columns],
@@ -87,6 +91,7 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
         "tokenizer": vocabulary.tokenizer,
         "words": [*SPECIAL, *(vocabulary.spellings.get(each, each) for each in vocabulary.words)],
         "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
+        "calibration": calibration and asdict(calibration),
     }
     write_json(folder / "captioner.json", about)
 

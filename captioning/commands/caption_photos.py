@@ -239,8 +239,8 @@ def caption(
                 lines.append((each, said, said if is_sure else ""))
             content = "".join(f"{written}\n" for _, _, written in lines if written)
             if photo in text_files and content:
-                with written_whole(text_files[photo]) as file:
-                    file.write_text(content, "utf-8", "backslashreplace")
+                with written_whole(text_files[photo]) as temporary:
+                    temporary.write_text(content, "utf-8", "backslashreplace")
             elif photo in existing:  # an earlier run's caption, which may be wrong
                 text_files[photo].unlink(missing_ok=True)
             if drawn:

@@ -52,8 +52,8 @@ def export_model(
     source, target = given
     if half + onnx + web > 1:
         raise InputError("--half, --onnx and --web are different files; give one of them")
-    is_folder = not (onnx or web or target.endswith(".safetensors"))
-    if not is_folder and (evaluation is not None or license is not None):
+    has_card = not (web or target.endswith(".safetensors"))
+    if not has_card and (evaluation is not None or license is not None):
         raise InputError("--evaluation and --license are for a folder's model card")
     if runtime is not None and not web:
         raise InputError("--runtime is for --web")

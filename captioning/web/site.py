@@ -9,7 +9,6 @@ import tempfile
 import urllib.request
 import zlib
 from base64 import b64decode
-from dataclasses import asdict
 from http.client import HTTPException
 from pathlib import Path
 
@@ -92,10 +91,8 @@ def write_site(
             for graph, most in GRAPHS.items()
         }
         about = json.loads(Path(graphs, "captioner.json").read_text(encoding="utf-8"))
-    calibration = captioner.calibration
     about |= {
         "search": search.config | {"class": "BeamSearch"},
-        "calibration": None if calibration is None else asdict(calibration),
         "calibrated": captioner.has_confidence(search),
         "functions": sorted(FUNCTION_WORDS),
         "evidence": has_evidence(captioner.model.decoder),

@@ -1,5 +1,7 @@
 import json
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +13,9 @@ import torch
 from PIL import ExifTags, Image
 
 from captioning.captioner import Captioner, export, load
+from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.captioner.onnx_graphs import write_onnx
+from captioning.commands import main
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
@@ -42,24 +46,27 @@ def graphs_in(folder: Path, example: SimpleNamespace) -> list[Any]:
     return [example.InferenceSession(folder / f"{name}.onnx") for name in names]
 
 
-def same_words(
+def same_captions(
     captioner: Captioner, photos: list[Path], folder: Path, example: SimpleNamespace
 ) -> list[str]:
-    """The example's captions, which are the package's, by greedy and by beam search."""
+    """The example's captions and confidences are the package's, by greedy and by beam search."""
     export(captioner, folder, onnx=True)
     graphs = graphs_in(folder, example)
     about = json.loads((folder / "captioner.json").read_text())
     beam = captioner.search
     for search, width in ((beam.replace(Greedy), 1), (beam, beam.config["width"])):
-        expected = [caption.text for caption in captioner(photos, search)]
+        expected = captioner(photos, search)
         found = [example.caption(graphs, about, photo, width) for photo in photos]
-        assert found == expected
-    return found
+        texts, confidences = zip(*found, strict=True)
+        assert [*texts] == [caption.text for caption in expected]
+        for sure, caption in zip(confidences, expected, strict=True):
+            assert sure == (caption.confidence and pytest.approx(caption.confidence, abs=1e-4))
+    return [*texts]
 
 
-def test_the_example_has_at_most_sixty_lines_of_its_own() -> None:
+def test_the_example_has_few_lines_of_its_own() -> None:
     text = EXAMPLE.read_text()
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 120
     assert "torch" not in text.replace("PyTorch", "")
     assert "captioning." not in text
 
@@ -109,12 +116,15 @@ def test_the_example_says_the_same_of_drawn_scenes(
     shapes_records: list[Record], tmp_path: Path, example: SimpleNamespace
 ) -> None:
     captioner, photos = load("shapes"), [record.image for record in shapes_records]
-    first = same_words(captioner, photos, tmp_path, example)
+    first = same_captions(captioner, photos, tmp_path, example)
+    numbers = torch.linspace(-0.1, 0.1, captioner.model.decoder.annotation_dim + 1).tolist()
+    of_features = [0.1] * len(FEATURES)
+    captioner.calibration = Calibration(1.1, of_features, of_features, -1.0, photo=numbers)
     captioner.search = captioner.search.replace(repeats=False)
     spellings = {"circle": "Circle", "square": "SQUARE"}
     words = captioner.vocabulary.words
     captioner.vocabulary = Vocabulary(words, repeatable="a", spellings=spellings)
-    texts = same_words(captioner, photos, tmp_path, example)
+    texts = same_captions(captioner, photos, tmp_path, example)
     assert [text.lower() for text in texts] != first
     assert {"Circle", "SQUARE"} <= set(" ".join(texts).split())
 
@@ -125,7 +135,40 @@ def test_the_example_says_the_same_of_two_hundred_photos(
 ) -> None:
     photos = sorted((shared_data / "coco-small").rglob("*.jpg"))[:200]
     assert len(photos) == 200
-    same_words(load(), photos, tmp_path, example)
+    same_captions(load(), photos, tmp_path, example)
+
+
+def test_the_folder_has_a_card_with_its_licence_and_use(tmp_path: Path) -> None:
+    folder = tmp_path / "graphs"
+    options = ["--onnx", "--license", "cc-by-4.0"]
+    assert main(["export", "shapes", str(folder), *options]) == 0
+    metadata, card = (folder / "README.md").read_text().split("---\n", 2)[1:]
+    assert {"license: cc-by-4.0", "library_name: onnx"} <= {*metadata.splitlines()}
+    assert "python caption_with_onnx.py FOLDER photo.jpg" in card
+    assert "captioning.load" not in card
+    assert card.rstrip().endswith("cc-by-4.0")
+
+
+def test_the_example_says_how_it_is_used_and_how_sure_it_is(
+    shapes_records: list[Record], tmp_path: Path
+) -> None:
+    photo = shapes_records[0].image
+    calibration = Calibration(1.0, means=[0.0], weights=[0.0], bias=-1.0)
+    export("shapes", tmp_path / "graphs", calibration=calibration, onnx=True)
+
+    def example(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(EXAMPLE), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    asked = example("--help")
+    assert asked.returncode == 0
+    assert "captioning export MODEL FOLDER --onnx" in asked.stdout
+    wrong = example(tmp_path, photo)
+    assert wrong.returncode == 2
+    assert "not a folder of" in wrong.stderr.splitlines()[-1]
+    text = load("shapes")(photo).text
+    told = example(tmp_path / "graphs", photo)
+    assert told.stdout == f"0.27\t{photo}\t{text}\n"
 
 
 @pytest.mark.parametrize("fit", ["crop", "squeeze"])
