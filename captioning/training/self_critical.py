@@ -15,6 +15,7 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
+from captioning.errors import InputError
 from captioning.kernels import caption_cross_entropy, plain
 from captioning.metrics.cider import DocumentFrequencies, rewards
 from captioning.metrics.scores import Words, generated_words
@@ -45,6 +46,8 @@ class SelfCritical(Objective):
     def __init__(
         self, samples: int = 5, bleu: float = 0.0, max_length: int = 20, likelihood: float = 0.0
     ) -> None:
+        if samples < 2:
+            raise InputError(f"SelfCritical: samples are compared; give two or more, not {samples}")
         self.sampling: Search = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
         self.likelihood = likelihood

@@ -135,6 +135,7 @@ def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
             ["GuidedAttention", "--model.decoder.init_args.deep_output=false"],
             "evidence needs an LSTM decoder with deep output",
         ),
+        (["SelfCritical", "--model.objective.init_args.samples=1"], "give two or more, not 1"),
         (["SampledBound"], "the decoder has no hard attention"),
         (
             ["SupervisedAttention", "--data.reader.init_args.objects=false"],
