@@ -11,7 +11,7 @@ import numpy as np
 from onnxruntime import InferenceSession
 from PIL import Image, ImageOps
 
-PAD, BOS, EOS = range(3)
+PAD, BOS, EOS, UNK = range(4)
 
 
 def image_of(path: Path, size: int, fit: str) -> np.ndarray:
@@ -59,7 +59,10 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> tuple[str, fl
     if about["calibration"] is not None and EOS in tokens:  # or it was cut off
         margin = np.subtract(*ranks[parents, chosen][:2]) if width > 1 else np.nan
         log_probs = reading(step, tokens, start, memory)
-        sure = confidence(about["calibration"], tokens, log_probs, margin, seen["annotations"])
+        ranks = [about["ranks"].get(str(token), token - UNK) for token in tokens if token != EOS]
+        rarest = np.log(max(ranks, default=0) + 1)  # words are in the order of their frequency
+        known = margin, len(tokens), rarest
+        sure = confidence(about["calibration"], tokens, log_probs, known, seen["annotations"])
     return " ".join(words[token] for token in tokens if token != EOS), sure
 
 
@@ -78,16 +81,18 @@ def reading(step: InferenceSession, tokens: np.ndarray, state: dict, memory: dic
 
 
 def confidence(
-    calibration: dict, tokens: np.ndarray, log_probs: np.ndarray, margin: float, seen: np.ndarray
+    calibration: dict, tokens: np.ndarray, log_probs: np.ndarray, known: tuple, seen: np.ndarray
 ) -> float:
-    """The chance that a caption is good: a logistic regression on what the graphs say of it."""
+    """The chance that a caption is good: a logistic regression on what the graphs say of it.
+
+    `known` is its margin, its length and the logarithm of its rarest word's place.
+    """
     chosen = log_probs[np.arange(len(tokens)), tokens]
     entropies = -(np.exp(log_probs) * np.maximum(log_probs, -1e4)).sum(axis=1)
-    rarest = np.log(max(tokens.max() - EOS, 1))  # words are in the order of their frequency
     *weights, bias = calibration["photo"] or [0.0, np.nan]
     kind = (seen.mean(axis=(0, 1)) * weights).sum() + bias
     means = np.array(calibration["means"])  # which stand for what is not known
-    signs = [chosen.mean(), chosen.min(), entropies.mean(), margin, len(tokens), rarest, kind]
+    signs = [chosen.mean(), chosen.min(), entropies.mean(), *known, kind]
     differences = np.nan_to_num(signs[: len(means)] - means, nan=0.0, posinf=0.0)
     return float(1 / (1 + np.exp(-differences @ calibration["weights"] - calibration["bias"])))
 

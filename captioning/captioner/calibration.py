@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.data.vocabulary import EOS, PAD
+from captioning.data.vocabulary import PAD
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
@@ -28,7 +28,7 @@ FEATURES = (
 )
 """Features of the confidence regression. Log probabilities of words, and entropies of the
 distributions they come from, are in nats; margin: score minus that of the best other caption;
-rarest word: the largest logarithm of a word's place in the vocabulary, the most frequent first;
+rarest word: the largest logarithm of a word's place by frequency, the most frequent first;
 kind of photo: `Calibration.kind`. Models of earlier versions have the first five."""
 
 LEAST = 1e-4
@@ -89,6 +89,7 @@ def confidence_features(
     scores: Float[Tensor, "B M"],
     logits: Float[Tensor, "B N T V"],
     kinds: Float[Tensor, " B"],
+    places: Sequence[int],
 ) -> Float[Tensor, "B N S"]:
     """The `FEATURES` of captions.
 
@@ -97,6 +98,7 @@ def confidence_features(
         scores: of all M captions that the search found, in order. The margin is NaN without others.
         logits: before each token of the N best captions.
         kinds: `Calibration.kind` of the photos.
+        places: `Vocabulary.places`.
     """
     best = scores[:, :1].expand_as(scores).clone()
     best[:, :1] = scores[:, 1:2] if scores.shape[1] > 1 else torch.nan
@@ -114,7 +116,7 @@ def confidence_features(
         entropy.sum(dim=2) / length,
         margin.float(),
         length.float(),
-        (decoded.tokens.amax(dim=2) - EOS).clamp(min=1).float().log(),
+        (decoded.tokens.new_tensor(places)[decoded.tokens].amax(dim=2) + 1).float().log(),
         kinds[:, None].expand_as(length).float(),
     )
     return torch.stack(columns, dim=2)

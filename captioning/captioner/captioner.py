@@ -124,6 +124,7 @@ class Captioner:
             "offset": None if offset is None else list(offset),
             "repeatable": None if repeatable is None else sorted(repeatable),
             "spellings": spellings or None,
+            "ranks": vocabulary.ranks or None,
             "calibration": self.calibration and asdict(self.calibration),
         }
         return {name: value for name, value in config.items() if value is not None}
@@ -146,6 +147,7 @@ class Captioner:
                     config.get("tokenizer", "ptb"),
                     config.get("repeatable"),
                     config.get("spellings") or {},
+                    config.get("ranks") or {},
                 ),
                 build(config["preprocessing"], Preprocessing),
                 build(config["search"], Search),  # type: ignore[type-abstract]
@@ -347,7 +349,8 @@ class Captioner:
             if self.calibration is not None:
                 if has_confidence:
                     kinds = self.calibration.kind(annotations)
-                    features = confidence_features(decoded, every.scores, logits, kinds)
+                    places = self.vocabulary.places
+                    features = confidence_features(decoded, every.scores, logits, kinds, places)
                     confidences = self.calibration.confidence(features)
                 logits = logits / self.calibration.temperature
                 log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]

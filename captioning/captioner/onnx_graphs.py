@@ -91,6 +91,7 @@ def write_onnx(
         "tokenizer": vocabulary.tokenizer,
         "words": [*SPECIAL, *(vocabulary.spellings.get(each, each) for each in vocabulary.words)],
         "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
+        "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
         "calibration": calibration and asdict(calibration),
     }
     write_json(folder / "captioner.json", about)

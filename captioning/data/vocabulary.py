@@ -1,5 +1,6 @@
 """The vocabulary, which maps words to ids and back."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,12 +33,15 @@ class Vocabulary:
             unknown.
         spellings: how people write words inside sentences (`common_spellings`), such as ``TV`` for
             ``tv``; other words are written as they are.
+        ranks: the place by frequency, from 1, of words that were added behind rarer ones; other
+            words stand at theirs.
     """
 
     words: Sequence[str]
     tokenizer: TokenizerName = "ptb"
     repeatable: Collection[str] | None = field(default=None, compare=False)
     spellings: Mapping[str, str] = field(default_factory=dict, compare=False)
+    ranks: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.tokenizer not in get_args(TokenizerName):
@@ -52,6 +56,7 @@ class Vocabulary:
         self.words = tuple(self.words)
         if self.repeatable is not None:
             self.repeatable = frozenset(self.repeatable)
+        self.ranks = {word: int(rank) for word, rank in self.ranks.items()}
         self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 
@@ -65,6 +70,9 @@ class Vocabulary:
     ) -> "Vocabulary":
         """The known words, then those that occur `min_count` times, the most frequent first.
 
+        The rank of a word behind known ones is its rank among the words of the captions; words that
+        occur equally often share the last of their ranks.
+
         Brackets are left out: the evaluation counts them as words, but a caption should not have
         them.
         """
@@ -75,7 +83,10 @@ class Vocabulary:
         new = [w for w, count in counts.items() if count >= min_count and w not in others]
         words = (*known, *sorted(new, key=lambda word: (-counts[word], word)))
         repeatable = repeatable_words(written).intersection(words)
-        return cls(words, name, repeatable, common_spellings(captions, written, words))
+        spellings = common_spellings(captions, written, words)
+        rising = sorted(counts.values())
+        ranks = {w: len(rising) - bisect_left(rising, counts[w]) for w in new if known}
+        return cls(words, name, repeatable, spellings, ranks)
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -85,6 +96,12 @@ class Vocabulary:
         """The id of each word to say once in a caption; PAD for special tokens and other words."""
         may_repeat = {*SPECIAL, *(self.words if self.repeatable is None else self.repeatable)}
         return [PAD if word in may_repeat else n for n, word in enumerate(self._tokens)]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """The place by frequency of the word of each id, from 1; 0 for special tokens."""
+        places = (self.ranks.get(word, n) for n, word in enumerate(self.words, start=1))
+        return [*[0] * len(SPECIAL), *places]
 
     def encode(self, caption: str) -> list[int]:
         """The ids of a caption's words between BOS and EOS; unknown words become UNK."""

@@ -139,7 +139,7 @@ def assess(
         best = Decoded(*(part[:, :1] for part in decoded))
         logits = captioner.teacher_forcing(memory, best.tokens)[0]
         unknown = annotations.new_full((len(mine),), torch.nan)
-        known = confidence_features(best, decoded.scores, logits, unknown)[:, 0]
+        known = confidence_features(best, decoded.scores, logits, unknown, words.places)[:, 0]
         vectors = annotations.float().mean(dim=1).cpu().numpy()
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)

@@ -28,7 +28,8 @@ def start_from(model: str, captioner: Captioner) -> None:
     The rows of a new word start from the mean over the known words that begin like it, or over all.
     Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words of
     another language or tokenizer are all new, and equally likely. Words that people repeat by the
-    model's captions may be repeated, and words that only those have keep their spelling.
+    model's captions may be repeated, words that only those have keep their spelling, and its words
+    their ranks.
 
     Raises:
         InputError: no such model, by a file or name, or its parts or first words are others.
@@ -42,13 +43,15 @@ def start_from(model: str, captioner: Captioner) -> None:
     if theirs.repeatable is not None and repeatable is not None:
         repeatable = {*repeatable, *theirs.repeatable}
     spellings = {**theirs.spellings, **ours.spellings}
-    captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, repeatable, spellings)
+    kept = set(ours.words[: len(ours.words) - len(alike)])
+    ranks = {**ours.ranks, **{w: rank for w, rank in theirs.ranks.items() if w in kept}}
+    captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, repeatable, spellings, ranks)
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
     if alike:
-        known, some = len(captioner.vocabulary.words) - len(alike), sum(map(bool, alike))
+        some = sum(map(bool, alike))
         say(
-            f"{known:,} words of {Path(model).name}, and {len(alike):,} new ones, of which "
+            f"{len(kept):,} words of {Path(model).name}, and {len(alike):,} new ones, of which "
             f"{some:,} begin like known ones"
         )
 

@@ -197,7 +197,7 @@ export class Captioner {
       caption: joined(texts, tokenizer),
       score: score ?? total / tokens.length ** penalty, // of given words
       ...(isCalibrated && tokens.at(-1) === EOS && {
-        confidence: this.confidence(chosen, steps, margin, Math.max(...tokens), annotations),
+        confidence: this.confidence(chosen, steps, margin, tokens, annotations),
       }),
       words: written.map((token, place) => {
         const likely = tempered(Float64Array.from(steps[place].logProbs),
@@ -227,15 +227,16 @@ export class Captioner {
   }
 
   /* The chance that the caption is good: a logistic regression on signs of it. */
-  confidence(logProbs, steps, margin, rarest, { data, dims: [, regions, width] }) {
-    const { means, weights, bias, photo = [] } = this.about.calibration;
+  confidence(logProbs, steps, margin, tokens, { data, dims: [, regions, width] }) {
+    const { calibration: { means, weights, bias, photo = [] }, ranks } = this.about;
+    const rarest = Math.max(...tokens.map((token) => ranks[token] ?? token - UNK), 0);
     const kind = photo.length ? data.reduce((sum, each, place) =>
       sum + each * photo[place % width] / regions, photo[width]) : NaN;
     const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
     const entropies = logProbs.map((_, place) => steps[place].logProbs.reduce(
       (sum, each) => (each === -Infinity ? sum : sum - each * Math.exp(each)), 0));
     const signs = [mean(logProbs), Math.min(...logProbs), mean(entropies), margin, logProbs.length,
-      Math.log(Math.max(rarest - EOS, 1)), kind];
+      Math.log(rarest + 1), kind];
     const known = signs.slice(0, means.length).map((sign, place) => (Number.isFinite(sign) ? sign : means[place]));
     const logit = known.reduce(
       (sum, sign, place) => sum + weights[place] * (sign - means[place]), bias);

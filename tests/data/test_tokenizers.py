@@ -83,6 +83,8 @@ def test_known_words_come_first_and_stay() -> None:
     captions = ["a dog", "a dog", "a cat"]
     found = Vocabulary.build(captions, min_count=2, known=("horse", "a"))
     assert found.words == ("horse", "a", "dog")
+    assert found.places == [0, 0, 0, 0, 1, 2, 2]  # dog is the second most frequent word
+    assert Vocabulary.build(captions).ranks == {}
 
 
 def test_brackets_are_no_words_to_write() -> None:

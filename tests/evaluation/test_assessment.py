@@ -13,7 +13,7 @@ from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.data.vocabulary import Vocabulary
+from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.assessment import (
     FEWEST,
@@ -199,8 +199,30 @@ def test_the_margin_is_to_the_best_other_caption(scores: list[float], margins: l
     found, count = torch.tensor([scores]), len(scores)
     tokens, zeros = torch.full((1, count, 1), 4), torch.zeros(1, count, 1)
     decoded = Decoded(tokens, zeros, zeros[..., None], found)
-    features = confidence_features(decoded, found, torch.zeros(1, count, 1, 6), torch.zeros(1))
+    logits, kinds = torch.zeros(1, count, 1, 6), torch.zeros(1)
+    features = confidence_features(decoded, found, logits, kinds, Vocabulary(["a", "b"]).places)
     assert features[0, :, 3].tolist() == pytest.approx(margins, nan_ok=True)
+
+
+def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
+    known = [f"word{number}" for number in range(1000)]
+    captions = ["word999 platypus"] * 9 + ["word999 wombat"]
+    words = Vocabulary.build(captions, known=known)
+    ids = torch.tensor([[[index, PAD]] for index in words.ids([*known[:3], "platypus", "wombat"])])
+    rarest = []
+    for row in ids[1:-1]:
+        zeros = torch.zeros(1, 1, 2)
+        decoded, logits = (
+            Decoded(row[None], zeros, zeros[..., None], zeros[..., 0]),
+            zeros[..., None],
+        )
+        logits = logits.expand(1, 1, 2, len(words))
+        features = confidence_features(
+            decoded, zeros[..., 0], logits, zeros[0, 0, :1], words.places
+        )
+        rarest.append(features[0, 0, FEATURES.index("rarest word")].exp().item())
+    # The second most frequent word of the captions, and the third.
+    assert rarest == pytest.approx([2, 3, 4, 3, 4])
 
 
 def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path) -> None:

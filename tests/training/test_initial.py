@@ -1,5 +1,6 @@
 """Trainings that start from a model with fewer words."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioning.captioner import Captioner, load
+from captioning.captioner import Captioner, export, load
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
@@ -55,6 +56,16 @@ def test_words_to_repeat_are_of_both_trainings_as_are_spellings(checkpoint: Path
     assert Captioner.from_config(ours.config).vocabulary.spellings == spellings
     assert theirs
     assert ours.config["repeatable"] == sorted({*theirs, "zzzz"})
+
+
+def test_a_word_keeps_its_rank_in_a_second_training(checkpoint: Path) -> None:
+    first = with_words(load(checkpoint), "zzzz")
+    first.vocabulary = replace(first.vocabulary, ranks={"zzzz": 7})
+    export(first, checkpoint.with_name("first.safetensors"))
+    second = with_words(first, "yyyy")
+    second.vocabulary = Vocabulary(second.vocabulary.words, ranks={"yyyy": 3})
+    start_from(str(checkpoint.with_name("first.safetensors")), second)
+    assert Captioner.from_config(second.config).vocabulary.ranks == {"zzzz": 7, "yyyy": 3}
 
 
 def test_a_start_with_new_words_says_what_the_model_says() -> None:
