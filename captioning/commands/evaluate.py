@@ -106,7 +106,8 @@ def calibrate(
     """Write a model with calibrated probabilities, and a confidence of each caption.
 
     The split should be one that the model was neither trained on nor chosen by. The confidence
-    holds for the search that is given, which becomes the model's own.
+    holds for the search that is given, which becomes the model's own. Few photos move little of a
+    calibration that the model has.
     """
     from captioning.captioner import export
     from captioning.evaluation.assessment import assess, calibrated, pattern_vectors
@@ -128,8 +129,8 @@ def calibrate(
     ]
     assessed = assess(captioner, records, chosen, right, using.batch_size, features, sets)
     patterns = pattern_vectors(captioner)
-    calibration = calibrated(assessed, patterns=patterns)
-    report, *of_sets = CalibrationReport.across_halves(assessed, patterns)
+    calibration = calibrated(assessed, captioner.calibration, patterns)
+    report, *of_sets = CalibrationReport.across_halves(assessed, captioner.calibration, patterns)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
     export(using.paths[0], file, calibration=calibration, search=chosen)
     save_calibration(report, picture)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import LEAST, Calibration, confidence_features
+from captioning.captioner.calibration import FEATURES, LEAST, Calibration, confidence_features
 from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids, padded
 from captioning.data.records import Record
@@ -37,13 +37,15 @@ from captioning.search.search import generable_log_probs
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
 """The grid that the temperature is chosen from, in steps of 5 %."""
 
-PENALTY = 1e-3  # weight of the squared regression weights of standardised features
-FEWEST = 5  # good captions, and others, that a regression needs at least
 OFFSET = 0.5 / 1.0**2  # weight of the squared change of a start's bias, for all photos together,
-SLOPES = 0.5 / 0.2**2  # and of its standardised regression weights
-SHRINKAGE = 2.0  # of the weights of the kind of photo, in variances of standardised vectors
+SLOPES = 0.5 / 0.2**2  # of its standardised regression weights, and of its log temperature
+SHRINKAGE = 1.5e3  # and of the weights of the kind of photo
 FOLDS = 5  # each gets the kinds of its photos from the others
 PATTERNS = 0.1  # weight of all patterns beside that of all photos
+
+UNCALIBRATED = Calibration(1.0, (0.0,) * len(FEATURES), (0.0,) * len(FEATURES), 0.0, (), (0.5, 0.0))
+"""The start of a model without a calibration: its captions are equally likely to be good, and what
+its words name is named by half the log-odds of their probability."""
 
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None), (None, None), (0, None))
 """Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
@@ -172,7 +174,10 @@ def assess(
 
 
 def _said(
-    logits: Float[Tensor, "T V"], tokens: Int[Tensor, " T"], record: Record, words: Vocabulary
+    logits: Float[Tensor, "T V"],
+    tokens: Int[Tensor, " T"],
+    record: Record,
+    words: Vocabulary,
 ) -> tuple[Float[np.ndarray, "_ G"], Bool[np.ndarray, " _"]]:
     """`Assessed.said` and `named` of a caption."""
     cut = tokenizer(words.tokenizer)
@@ -256,53 +261,49 @@ def calibrated(
 
     Args:
         assessed: the captions.
-        start: the calibration of the model that this one was trained from. The regression is
-            shrunk towards it: fewer than about 100 photos move little but the bias.
+        start: the model's own calibration, or that of the model that it was trained from. All is
+            shrunk towards it: fewer than about 100 photos move little but the bias. None shrinks
+            towards the share of good captions.
         patterns: `pattern_vectors`. Where there are several data sets, the kind of photo that is
             like none of their photos counts as one whose captions are never good.
-
-    Raises:
-        InputError: too few captions are good, or too few are not, and there is no start.
     """
-    good, count = int(assessed.good.sum()), len(assessed.good)
-    if start is None and min(good, count - good) < FEWEST:
-        raise InputError(
-            f"{good} of {count} captions are good; a calibration needs at least "
-            f"{FEWEST} good ones and as many others; use more photos"
-        )
-    photo: Sequence[float]
-    kinds, photo = _kinds(assessed, patterns)
-    if start is not None and not photo:
-        kinds = start.kind(torch.from_numpy(assessed.vectors)[:, None]).numpy()
-        photo = start.photo
+    start, count = start or UNCALIBRATED, len(assessed.good)
+    if not count:
+        return start
+    kinds, photo = _kinds(assessed, start, patterns)
     features = np.column_stack([assessed.features[:, :-1], kinds])
     known = np.isfinite(features)  # one caption alone, say, has no margin
     means = np.where(known, features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
     centred = np.where(known, features, means) - means
     scales = np.maximum(centred.std(axis=0), 1e-6)
     standard = centred / scales
-    first: Float[np.ndarray, " _"] = np.zeros(len(scales) + 1)
-    penalty = np.append(np.full(len(scales), PENALTY), 0.0)
-    if start is not None:
-        known_before = np.zeros(len(scales))
-        known_before[: len(start.weights)] = start.weights
-        moved = (means[: len(start.means)] - start.means) @ start.weights
-        first = np.append(known_before * scales, start.bias + moved)
-        penalty = np.append(np.full(len(scales), SLOPES), OFFSET) / count
-    *weights, bias = _regression(standard, assessed.good, assessed.equal, first, penalty, BOUNDS)
+    before = np.zeros(len(scales))
+    before[: len(start.weights)] = start.weights
+    moved = (means[: len(start.means)] - start.means) @ start.weights
+    first = np.append(before * scales, start.bias + moved)
+    *weights, bias = _regression(standard, assessed.good, assessed.equal, first, count, BOUNDS)
 
     p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
     right = np.concatenate(assessed.right)[:, None]
-    best = int(np.where(right, -np.log(p), -np.log1p(-p)).sum(axis=0).argmin())
-    said, named = np.concatenate(assessed.said)[:, best], np.concatenate(assessed.named)
-    before = np.array(start.named) if start is not None and start.named else None
+    shares = np.repeat(assessed.equal, [*map(len, assessed.right)])
+    losses = shares @ np.where(right, -np.log(p), -np.log1p(-p)) / max(shares.sum(), 1)
+    changes = np.log(TEMPERATURES / start.temperature)
+    best = int((losses + SLOPES / max(len(right), 1) * changes**2).argmin())
+
     chance: tuple[float, ...] = ()
-    if before is not None or min(named.sum(), (~named).sum()) >= FEWEST:
-        equal = np.repeat(assessed.equal, [*map(len, assessed.named)])
-        odds = logit(said.clip(LEAST, 1 - LEAST))[:, None]
-        held = np.zeros(2) if before is None else np.array([SLOPES, OFFSET]) / count
-        first = np.zeros(2) if before is None else before
-        chance = tuple(_regression(odds, named, equal, first, held, [(0, None)]))
+    counts = [*map(len, assessed.named)]
+    if any(counts):
+        odds = logit(np.concatenate(assessed.said)[:, best].clip(LEAST, 1 - LEAST))
+        chance = tuple(
+            _regression(
+                odds[:, None],
+                np.concatenate(assessed.named),
+                np.repeat(assessed.equal, counts),
+                np.array(start.named or UNCALIBRATED.named),
+                count,
+                [(0, None)],
+            )
+        )
     return Calibration(
         temperature=float(TEMPERATURES[best]),
         means=tuple(means.tolist()),
@@ -319,10 +320,14 @@ def _regression(
     targets: Bool[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],
     first: Float[np.ndarray, " _"],
-    penalty: Float[np.ndarray, " _"],
+    count: int,
     bounds: Sequence[tuple[Any, Any]],
 ) -> list[float]:
-    """The weights of a logistic regression within bounds, and its bias; both near `first`."""
+    """The weights of a logistic regression within bounds, and its bias.
+
+    Both are near `first`, unless many photos, `count`, say otherwise.
+    """
+    penalty = np.append(np.full(len(first) - 1, SLOPES), OFFSET) / count
 
     def loss(parameters: Float[np.ndarray, " _"]) -> float:
         logits = features @ parameters[:-1] + parameters[-1]
@@ -336,37 +341,41 @@ def _regression(
 
 
 def _kinds(
-    assessed: Assessed, patterns: Float[np.ndarray, "P D"] | None
-) -> tuple[Float[np.ndarray, " I"], tuple[float, ...]]:
+    assessed: Assessed, start: Calibration, patterns: Float[np.ndarray, "P D"] | None
+) -> tuple[Float[np.ndarray, " I"], Sequence[float]]:
     """How good captions are in the data set whose photos look like each, and `Calibration.photo`.
 
-    A ridge regression from the mean annotation vector. A photo's own data set is left to the
-    photos of other folds.
+    A ridge regression from the mean annotation vector, shrunk towards the start's; of one data set
+    it is the start's. A photo's own data set is left to the photos of other folds.
     """
     count = len(assessed.good)
     if len(np.unique(assessed.sets)) < 2:
-        return np.full(count, np.nan), ()
+        kinds = start.kind(torch.from_numpy(assessed.vectors)[:, None]).numpy()
+        return kinds, start.photo
     goods = np.array([assessed.good[assessed.sets == each].mean() for each in assessed.sets])
     vectors = assessed.vectors.astype(np.float64)
-    means, scales = vectors.mean(axis=0), vectors.std(axis=0).clip(min=1e-6)
+    means = vectors.mean(axis=0)
+    # One scale for all elements: a single one may hardly vary in few photos.
+    scale = max(float(vectors.var(axis=0).mean() ** 0.5), 1e-6)
+    if patterns is not None:
+        vectors = np.concatenate([vectors, patterns])
+    some = len(vectors) - count
     mean = float(np.average(goods, weights=assessed.equal))
-    if patterns is None:
-        patterns = vectors[:0]
-    standard = (np.concatenate([vectors, patterns]) - means) / scales
-    targets = np.append(goods, np.zeros(len(patterns))) - mean
-    of_patterns = np.full(len(patterns), PATTERNS * count / max(len(patterns), 1))
-    shares = np.append(assessed.equal, of_patterns) / count
+    *before, bias = start.photo or (*np.zeros(len(means)), mean)
+    first = vectors @ before + bias
+    standard = (vectors - means) / scale
+    targets = np.append(goods, np.zeros(some)) - first
+    of_patterns = np.full(some, PATTERNS * count / max(some, 1))
+    shares = np.append(assessed.equal, of_patterns)
 
     def weights(own: Bool[np.ndarray, " _"]) -> Float[np.ndarray, " D"]:
-        some, share = standard[own], shares[own, None] / shares[own].sum()
-        ridge = SHRINKAGE * np.eye(some.shape[1])
-        return np.linalg.solve(
-            some.T @ (share * some) + ridge, some.T @ (share[:, 0] * targets[own])
-        )
+        weighted = shares[own] * standard[own].T
+        ridge = SHRINKAGE * np.eye(len(weighted))
+        return np.linalg.solve(weighted @ standard[own] + ridge, weighted @ targets[own])
 
     folds = np.arange(len(targets)) // 2 % FOLDS
-    kinds = np.zeros(len(targets))
+    kinds = first.copy()
     for fold in range(FOLDS):
-        kinds[folds == fold] = standard[folds == fold] @ weights(folds != fold) + mean
-    every = weights(folds >= 0) / scales
-    return kinds[:count], (*every.tolist(), mean - float(means @ every))
+        kinds[folds == fold] += standard[folds == fold] @ weights(folds != fold)
+    change = weights(folds >= 0) / scale
+    return kinds[:count], (*(before + change).tolist(), bias - float(means @ change))

@@ -1,5 +1,6 @@
 """How far a captioner's confidence agrees with what comes true."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,14 @@ class Reliability:
 
     probabilities: Float[np.ndarray, " n"]
     outcomes: Bool[np.ndarray, " n"]
+
+    @classmethod
+    def joined(
+        cls, parts: Iterable[tuple[Float[np.ndarray, " _"], Bool[np.ndarray, " _"]]]
+    ) -> "Reliability":
+        """That of the probabilities and outcomes of several parts."""
+        none = np.zeros(0), np.zeros(0, dtype=bool)
+        return cls(*map(np.concatenate, zip(none, *parts, strict=True)))
 
     @cached_property
     def bins(self) -> list[tuple[float, float, int]]:
@@ -59,31 +68,38 @@ class CalibrationReport:
     @classmethod
     def of(cls, *parts: tuple[Assessed, Calibration]) -> "CalibrationReport":
         """The report of captions, each part of them with a calibration."""
-        columns = []
+        captions: list[Any] = []
+        words: list[Any] = []
+        named: list[Any] = []
         for assessed, calibration in parts:
             features = torch.from_numpy(assessed.features).double()
             features[:, -1] = calibration.kind(torch.from_numpy(assessed.vectors)[:, None])
+            captions.append((calibration.confidence(features).numpy(), assessed.good))
             nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
-            words = np.concatenate(assessed.likeliest)[:, nearest], np.concatenate(assessed.right)
-            said = np.concatenate(assessed.said)[:, nearest].astype(float).tolist()
-            chances = [calibration.chance_named("", each) for each in said if calibration.named]
-            named = np.array(chances, dtype=float), np.concatenate(assessed.named)[: len(chances)]
-            confidence = calibration.confidence(features).numpy()
-            columns.append((confidence, assessed.good, *words, *named))
-        pairs = [*map(np.concatenate, zip(*columns, strict=True))]
-        return cls(*(Reliability(*pairs[place : place + 2]) for place in (0, 2, 4)))
+            likeliest = [p[:, nearest] for p in assessed.likeliest]
+            words += zip(likeliest, assessed.right, strict=True)
+            of_photos = zip(assessed.said, assessed.named, strict=True)
+            for said, is_named in of_photos if calibration.named else ():
+                ps = said[:, nearest].tolist()
+                chances = [calibration.chance_named("", p) for p in ps]
+                named.append((np.array(chances, dtype=float), is_named))
+        return cls(*map(Reliability.joined, (captions, words, named)))
 
     @classmethod
     def across_halves(
-        cls, assessed: Assessed, patterns: Float[np.ndarray, "P D"] | None = None
+        cls,
+        assessed: Assessed,
+        start: Calibration | None = None,
+        patterns: Float[np.ndarray, "P D"] | None = None,
     ) -> "list[CalibrationReport]":
         """The report of a calibration of each half of the photos, used on the other half.
 
-        It is followed by a report on each data set, if there are several.
+        It is followed by a report on each data set, if there are several. A start that was fitted
+        to these photos flatters.
         """
         odd = np.arange(len(assessed.good)) % 2 == 1
         halves = assessed.part(~odd), assessed.part(odd)
-        fitted = [calibrated(half, patterns=patterns) for half in halves[::-1]]
+        fitted = [calibrated(half, start, patterns) for half in halves[::-1]]
         parts = list(zip(halves, fitted, strict=True))
         numbers = np.unique(assessed.sets)
         return [

@@ -22,6 +22,7 @@ from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
 from captioning.errors import InputError, printable
 from captioning.evaluation.assessment import assess, calibrated, good_captions
+from captioning.evaluation.calibration_report import CalibrationReport
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report, scenes_right
@@ -261,7 +262,10 @@ def finetune(
             good = good or partial(
                 good_captions, records=validation, tokenizer=cut, others=training
             )
-            calibration = calibrated(assess(kept, validation, good=good), initial.calibration)
+            assessed = assess(kept, validation, good=good)
+            calibration = calibrated(assessed, initial.calibration)
+            halves, *_ = CalibrationReport.across_halves(assessed, initial.calibration)
+            say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
     export(kept, run / MODEL, calibration=calibration)

@@ -61,6 +61,10 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert re.search(f"CIDEr on the photos to validate: {score} before, {score} now", told.err)
     assert "frequent words said rarely or never: " in told.err
     assert len(re.findall(r'\.png: ".*" before, ".*" now; people: "a wall', told.err)) == 3
+    assert re.search(
+        r"calibrated on each half of .*; calibration error \d\.\d{3} of captions", told.err
+    )
+    assert load(model).calibration is not None  # though its start has none
     assert "of 6 everyday photos have another caption now, such as cat.jpg: " in told.err
     examples = (out / "examples.html").read_text()
     assert examples.count("<img") == examples.count("before: ") > 3
