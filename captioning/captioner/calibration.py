@@ -47,8 +47,9 @@ class Calibration:
         bias: of that regression.
         photo: weights of the mean annotation vector, and a bias: how good captions are in the data
             set whose photos look like this one; empty if one data set was known.
-        named: slope and intercept of the chance that people name what a word names, by the log-odds
-            of its probability (Platt scaling); empty if unknown.
+        named: slope and intercept of the log-odds that people name what a word names, by those of
+            its probability (Platt scaling), and the weight of the kind of photo, which models of
+            earlier versions do without; empty if unknown.
         search: the config of the search whose captions it was fitted on; confidences hold for no
             other search.
     """
@@ -75,11 +76,19 @@ class Calibration:
         *weights, bias = self.photo
         return means @ means.new_tensor(weights) + bias
 
-    def chance_named(self, word: str, probability: float) -> float | None:
-        """The chance that people name what a word names; None for function words, or unknown."""
+    def chance_named(self, word: str, probability: float, kind: float) -> float | None:
+        """The chance that people name what a word names; None for function words, or unknown.
+
+        Args:
+            word: in any spelling.
+            probability: of the word, calibrated.
+            kind: `kind` of the photo; NaN stands for the mean kind.
+        """
         if not self.named or word.lower() in FUNCTION_WORDS:
             return None
-        slope, intercept = self.named
+        slope, intercept, *of_kind = self.named
+        if of_kind and not math.isnan(kind):
+            intercept += of_kind[0] * (kind - self.means[-1])
         odds = 1 / min(max(probability, LEAST), 1 - LEAST) - 1
         return 1 / (1 + odds**slope * math.exp(-intercept))
 

@@ -342,13 +342,13 @@ class Captioner:
         if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
         decoded = Decoded(*(part[:, :most] for part in every))
-        tokens, confidences = decoded.tokens, None
+        tokens, confidences, kinds = decoded.tokens, None, None
         alternatives: Sequence[Tensor] = ()
         if self.calibration is not None or runners_up:
             logits, _ = self.teacher_forcing(memory, tokens)
             if self.calibration is not None:
+                kinds = self.calibration.kind(annotations)
                 if has_confidence:
-                    kinds = self.calibration.kind(annotations)
                     places = self.vocabulary.places
                     features = confidence_features(decoded, every.scores, logits, kinds, places)
                     confidences = self.calibration.confidence(features)
@@ -363,7 +363,9 @@ class Captioner:
                 read = F.pad(tokens, (1, 0), value=BOS)
                 captioned = Captioned(self.model, images, annotations, read)
                 computed[name] = word_maps(name, captioned).float().cpu()
-        found = iter(self._described(good, decoded, alternatives, confidences, computed, maps))
+        found = iter(
+            self._described(good, decoded, alternatives, confidences, kinds, computed, maps)
+        )
         return [each if isinstance(each, PhotoError) else next(found) for each in batch]
 
     def _described(
@@ -372,6 +374,7 @@ class Captioner:
         decoded: Decoded,
         alternatives: Sequence[Tensor],
         confidences: Float[Tensor, "B N"] | None,
+        kinds: Float[Tensor, " B"] | None,
         maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
         shown_maps: Sequence[str],
     ) -> Iterator[Caption]:
@@ -398,9 +401,10 @@ class Captioner:
                     runners.append(tuple(map(RunnerUp, names, chances)))
                 chances = decoded.log_probs[b, n, :length].exp().tolist()
                 has_ended = EOS in tokens
-                named: Iterable[float | None] = ()
-                if self.calibration is not None and self.calibration.named:
-                    named = map(self.calibration.chance_named, words, chances)
+                named: Sequence[float | None] = ()
+                if self.calibration is not None and self.calibration.named and kinds is not None:
+                    chance_named = partial(self.calibration.chance_named, kind=kinds[b].item())
+                    named = [*map(chance_named, words, chances)]
                 found.append(
                     Caption(
                         words=words,

@@ -293,24 +293,27 @@ def calibrated(
     chance: tuple[float, ...] = ()
     counts = [*map(len, assessed.named)]
     if any(counts):
+        slope, intercept, of_kind = (*(start.named or UNCALIBRATED.named), 0.0)[:3]
+        if of_kind:
+            intercept += of_kind * (means[-1] - start.means[-1])
         odds = logit(np.concatenate(assessed.said)[:, best].clip(LEAST, 1 - LEAST))
-        chance = tuple(
-            _regression(
-                odds[:, None],
-                np.concatenate(assessed.named),
-                np.repeat(assessed.equal, counts),
-                np.array(start.named or UNCALIBRATED.named),
-                count,
-                [(0, None)],
-            )
+        of_words = np.column_stack([odds, np.repeat(standard[:, -1], counts)])
+        slope, of_kind, intercept = _regression(
+            of_words,
+            np.concatenate(assessed.named),
+            np.repeat(assessed.equal, counts),
+            np.array([slope, of_kind * scales[-1], intercept]),
+            count,
+            [(0, None), (0, None)],
         )
+        chance = slope, intercept, of_kind / scales[-1]
     return Calibration(
         temperature=float(TEMPERATURES[best]),
         means=tuple(means.tolist()),
         weights=tuple((np.array(weights) / scales).tolist()),
         bias=float(bias),
         photo=photo,
-        named=chance,
+        named=tuple(map(float, chance)),
         search=assessed.search,
     )
 

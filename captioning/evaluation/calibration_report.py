@@ -73,15 +73,16 @@ class CalibrationReport:
         named: list[Any] = []
         for assessed, calibration in parts:
             features = torch.from_numpy(assessed.features).double()
-            features[:, -1] = calibration.kind(torch.from_numpy(assessed.vectors)[:, None])
+            kinds = calibration.kind(torch.from_numpy(assessed.vectors)[:, None])
+            features[:, -1] = kinds
             captions.append((calibration.confidence(features).numpy(), assessed.good))
             nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
             likeliest = [p[:, nearest] for p in assessed.likeliest]
             words += zip(likeliest, assessed.right, strict=True)
-            of_photos = zip(assessed.said, assessed.named, strict=True)
-            for said, is_named in of_photos if calibration.named else ():
+            of_photos = zip(kinds.tolist(), assessed.said, assessed.named, strict=True)
+            for kind, said, is_named in of_photos if calibration.named else ():
                 ps = said[:, nearest].tolist()
-                chances = [calibration.chance_named("", p) for p in ps]
+                chances = [calibration.chance_named("", p, kind) for p in ps]
                 named.append((np.array(chances, dtype=float), is_named))
         return cls(*map(Reliability.joined, (captions, words, named)))
 

@@ -191,13 +191,14 @@ export class Captioner {
     }
     const texts = written.map((token) => words[token]);
     const total = tokens.reduce((sum, token, place) => sum + steps[place].logProbs[token], 0);
+    const kind = this.kind(annotations);
     const entry = (token, probability) =>
       ({ word: token === EOS ? null : words[token], probability });
     return {
       caption: joined(texts, tokenizer),
       score: score ?? total / tokens.length ** penalty, // of given words
       ...(isCalibrated && tokens.at(-1) === EOS && {
-        confidence: this.confidence(chosen, steps, margin, tokens, annotations),
+        confidence: this.confidence(chosen, steps, margin, tokens, kind),
       }),
       words: written.map((token, place) => {
         const likely = tempered(Float64Array.from(steps[place].logProbs),
@@ -205,7 +206,7 @@ export class Captioner {
         const others = largest(likely, RUNNERS_UP + 1).filter((each) => each !== token);
         return {
           ...entry(token, Math.exp(likely[token])),
-          ...this.named(words[token], Math.exp(likely[token])),
+          ...this.named(words[token], Math.exp(likely[token]), kind),
           runners_up: others.slice(0, RUNNERS_UP).map(
             (each) => entry(each, Math.exp(likely[each]))),
         };
@@ -217,21 +218,28 @@ export class Captioner {
     };
   }
 
+  /* How good captions are in the data set whose photos look like this one; NaN if unknown. */
+  kind({ data, dims: [, regions, width] }) {
+    const { photo = [] } = this.about.calibration ?? {};
+    return photo.length ? data.reduce((sum, each, place) =>
+      sum + each * photo[place % width] / regions, photo[width]) : NaN;
+  }
+
   /* The chance that people name what a word names, or null for function words. */
-  named(word, probability) {
-    const { named = [] } = this.about.calibration ?? {};
+  named(word, probability, kind) {
+    const { named = [], means } = this.about.calibration ?? {};
     if (!named.length) return {};
     if (this.about.functions.includes(word.toLowerCase())) return { named: null };
+    const [slope, intercept, ofKind = 0] = named;
     const odds = 1 / Math.min(Math.max(probability, LEAST), 1 - LEAST) - 1;
-    return { named: 1 / (1 + odds ** named[0] * Math.exp(-named[1])) };
+    const shift = Number.isNaN(kind) ? 0 : ofKind * (kind - means.at(-1));
+    return { named: 1 / (1 + odds ** slope * Math.exp(-intercept - shift)) };
   }
 
   /* The chance that the caption is good: a logistic regression on signs of it. */
-  confidence(logProbs, steps, margin, tokens, { data, dims: [, regions, width] }) {
-    const { calibration: { means, weights, bias, photo = [] }, ranks } = this.about;
+  confidence(logProbs, steps, margin, tokens, kind) {
+    const { calibration: { means, weights, bias }, ranks } = this.about;
     const rarest = Math.max(...tokens.map((token) => ranks[token] ?? token - UNK), 0);
-    const kind = photo.length ? data.reduce((sum, each, place) =>
-      sum + each * photo[place % width] / regions, photo[width]) : NaN;
     const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
     const entropies = logProbs.map((_, place) => steps[place].logProbs.reduce(
       (sum, each) => (each === -Infinity ? sum : sum - each * Math.exp(each)), 0));

@@ -74,11 +74,11 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     assert found.weights[0] == pytest.approx(1.0, abs=0.1)
     assert found.weights[3] == pytest.approx(0.5, abs=0.1)
     assert found.weights[4] == pytest.approx(0.0, abs=0.1)
-    assert found.named == pytest.approx((0.5, 1.0), abs=0.1)
+    assert found.named == pytest.approx((0.5, 1.0, 0.0), abs=0.1)
     assert found.photo == ()
     expected = 1 / (1 + np.exp(-1))
-    assert found.chance_named("dog", 0.5) == pytest.approx(expected, abs=0.02)
-    assert found.chance_named("The", 0.5) is found.chance_named("'s", 0.5) is None
+    assert found.chance_named("dog", 0.5, np.nan) == pytest.approx(expected, abs=0.02)
+    assert found.chance_named("The", 0.5, np.nan) is found.chance_named("'s", 0.5, 1.0) is None
 
 
 def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
@@ -99,6 +99,30 @@ def test_a_calibration_is_unsure_of_what_is_like_no_photo() -> None:
     of_photos, of_patterns = (torch.from_numpy(each)[:, None] for each in (given.vectors, patterns))
     assert before.kind(of_patterns).mean() > 0.5 > 0.3 > after.kind(of_patterns).mean()
     assert after.kind(of_photos).mean() == pytest.approx(given.good.mean(), abs=0.02)
+
+
+def test_two_kinds_of_photos_with_other_naming_rates_get_both() -> None:
+    given, random = of_two_sets(), np.random.default_rng(1)
+    # Of one kind of photos nearly everything is named.
+    rates = np.where(given.sets == 1, 0.8, 0.0)
+    named = [
+        each | (random.random(2) < rate) for each, rate in zip(given.named, rates, strict=True)
+    ]
+    good = given.good | (random.random(len(rates)) < rates)
+    given = replace(given, named=named, good=good)
+    for report in CalibrationReport.across_halves(given):
+        assert report.named.probabilities.mean() == pytest.approx(
+            report.named.outcomes.mean(), abs=0.05
+        )
+    first, second = (given.part(given.sets == number) for number in (0, 1))
+    one, other = (np.concatenate(part.named).mean() for part in (first, second))
+    assert other > one + 0.2
+
+
+def test_two_numbers_of_earlier_files_know_no_kind_of_photo() -> None:
+    before = replace(HAND, named=(0.5, 1.0))
+    for kind in (np.nan, 0.0, 3.0):
+        assert before.chance_named("dog", 0.5, kind) == pytest.approx(1 / (1 + np.exp(-1)))
 
 
 def test_a_small_data_set_sets_the_temperature_as_a_large_one() -> None:

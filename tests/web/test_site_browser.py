@@ -36,6 +36,7 @@ MOUNTED = """() => {
   const { mount } = attentionView;
   attentionView.mount = (element, data, options) => {
     window.texts = data.captions.map(({ caption }) => caption);
+    window.named = data.captions[0].words.map(({ named }) => named);
     return mount(element, data, options);
   };
 }"""
@@ -50,8 +51,11 @@ SEEN = """async ({ base64, size, fit }) => {
 
 @pytest.fixture(scope="module")
 def captioner() -> Captioner:
-    """The photo model, with ranks of two words."""
+    """The photo model, with a kind of photo in its chances, and ranks of two words."""
     captioner = load()
+    assert captioner.calibration is not None
+    named = (*captioner.calibration.named[:2], 5.0)
+    captioner.calibration = replace(captioner.calibration, named=named)
     captioner.vocabulary = replace(captioner.vocabulary, ranks={"cat": 3, "dog": 9000})
     return captioner
 
@@ -95,9 +99,8 @@ def shown(page: Any, name: str) -> str:
     return str(page.get_attribute("#view img", "alt"))
 
 
-def test_free_photos_get_the_words_and_confidence_of_python(
-    page: Any, captioner: Captioner
-) -> None:
+def test_free_photos_get_the_words_and_chances_of_python(page: Any, captioner: Captioner) -> None:
+    page.evaluate(MOUNTED)
     for name, path in PHOTOS.items():
         page.click(f"[data-photo='{name}']")
         expected = captioner(path)
@@ -105,6 +108,7 @@ def test_free_photos_get_the_words_and_confidence_of_python(
         assert expected.confidence is not None
         found = float(str(page.text_content(".sure")).removesuffix("% sure"))
         assert found == pytest.approx(100 * expected.confidence, abs=1.0)
+        assert page.evaluate("window.named") == pytest.approx(expected.named, abs=0.01)
         page.locator(".words button").first.focus()
         colours = page.locator("#view canvas").evaluate(COLOURS)
         assert colours > 50  # one on an empty canvas
