@@ -23,7 +23,7 @@ from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids, padded
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores
-from captioning.data.tokens import FUNCTION_WORDS, words_of
+from captioning.data.tokens import FUNCTION_WORDS, is_english, words_of
 from captioning.data.vocabulary import PAD, UNK, Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.evaluation.captions import photos_of
@@ -65,7 +65,7 @@ class Assessed:
             likeliest word in its place, at each temperature.
         right: of each image, whether those are the words of the references.
         said: of each image, for each content word of its caption, the word's probability at each
-            temperature.
+            temperature; empty for captions in other languages than English.
         named: of each image, whether those words, or others of their stem, are in a reference.
         vectors: the mean annotation vector of each image.
         sets: the number of the data set of each image.
@@ -128,6 +128,10 @@ def assess(
     """
     search = search or captioner.search
     words = captioner.vocabulary
+    cut = tokenizer(words.tokenizer)
+    english = is_english(
+        word for record in records for caption in record.captions for word in cut(caption)
+    )
 
     @torch.no_grad()
     def read(photos: Sequence[Viewed | PhotoError]) -> list[tuple[Any, ...]]:
@@ -150,7 +154,8 @@ def assess(
         texts = map(words.text, best.tokens[:, 0].tolist())
         ids = [each.image_id for each in mine]
         said = [
-            _said(*its, words) for its in zip(logits[:, 0], best.tokens[:, 0], mine, strict=True)
+            _said(*its, words, english)
+            for its in zip(logits[:, 0], best.tokens[:, 0], mine, strict=True)
         ]
         spoken = zip(*said, strict=True)
         return list(zip(ids, texts, known.cpu().numpy(), *likeliest, *spoken, vectors, strict=True))
@@ -178,11 +183,13 @@ def _said(
     tokens: Int[Tensor, " T"],
     record: Record,
     words: Vocabulary,
+    english: bool,
 ) -> tuple[Float[np.ndarray, "_ G"], Bool[np.ndarray, " _"]]:
     """`Assessed.said` and `named` of a caption."""
     cut = tokenizer(words.tokenizer)
     stems = {stem(word) for caption in record.captions for word in cut(caption)}
-    found = dict(enumerate(words.decode(tokens.tolist())))
+    # Without a list of function words, nobody knows which words name something.
+    found = dict(enumerate(words.decode(tokens.tolist()))) if english else {}
     places = [place for place, word in found.items() if word not in FUNCTION_WORDS]
     chosen = logits[torch.tensor(places, dtype=torch.long)].float()
     of_words = tokens[torch.tensor(places, dtype=torch.long)][:, None]

@@ -334,6 +334,18 @@ def test_what_people_name_is_cut_by_the_models_tokenizer(shapes_data: Path) -> N
     assert named.all()
 
 
+def test_captions_in_another_language_get_no_chance_of_being_named(shapes_data: Path) -> None:
+    captioner = load("shapes")
+    records = Coco(shapes_data).read("train")
+    start = replace(HAND, named=(0.5, 1.0, 0.0))
+    assert calibrated(assess(captioner, records), start).named
+    german = "ein roter Kreis neben einem Quadrat", "ein Kreis über einem Stern"
+    records = [replace(record, captions=german) for record in records]
+    captioner.calibration = calibrated(assess(captioner, records), start)
+    assert captioner.calibration.named == ()
+    assert captioner(records[0].image).named == ()
+
+
 def test_commands_say_how_sure_a_calibrated_model_is(
     shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,8 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
     german = load(tuned(folder, model="photos"))
     assert load("photos").search.config["repeats"] is False
     assert german.search.config["repeats"] is True
+    assert german.calibration is not None
+    assert german.calibration.named == ()  # there is no list of German function words
     words = set(german.vocabulary.words)
     assert {"wand", "tapete", "farbe"} <= words
     assert not {"the", "dog", "person"} & words
