@@ -180,8 +180,15 @@ def _failed(line: str, code: int = 1) -> int:
 
 
 def _failure_of_the_system(error: RuntimeError) -> str | None:
-    """What to do about PyTorch's errors of full memory and dead processes; None for others."""
+    """What to do about full memory, dead processes and a mixed installation; None for others."""
     text = str(error)
+    if "operator torchvision::" in text or "PyTorch and torchvision were compiled" in text:
+        from importlib.metadata import version
+
+        return (
+            f"torch {version('torch')} and torchvision {version('torchvision')} do not belong "
+            "together; run pip install --force-reinstall -c constraints.txt torch torchvision"
+        )
     if type(error).__name__ == "OutOfMemoryError":  # torch's, without importing torch
         return "the GPU's memory is full; give a smaller --batch-size (train: --data.batch_size)"
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:

@@ -221,6 +221,20 @@ def test_output_that_cannot_be_written(redirection: str, code: int, error: str) 
     assert (ended.returncode, ended.stderr) == (code, error)
 
 
+@pytest.mark.integration
+def test_a_torchvision_of_another_torch_is_one_line(tmp_path: Path) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    raised = 'raise RuntimeError("operator torchvision::nms does not exist")'  # what it raises then
+    (package / "__init__.py").write_text(raised)
+    command = [sys.executable, "-m", "captioning", "train", "--config", "shapes"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path.cwd()}"}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert re.search(r"torch \S+ and torchvision \S+ do not belong together; .* constraints", line)
+
+
 def test_python_calls_the_commands(shapes_data: Path, checkpoint: Path, tmp_path: Path) -> None:
     assert captioning.check(shapes_data) == 0
     scores = captioning.evaluate(
