@@ -56,7 +56,8 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> tuple[str, fl
         ended = (captions == EOS).any(axis=1)
     tokens = captions[0, 1:][captions[0, 1:] != PAD]
     sure = None
-    if about["calibration"] is not None and EOS in tokens:  # or it was cut off
+    is_own_search = about["calibrated"] and width == search.get("width", 1)
+    if is_own_search and EOS in tokens:  # a caption that was cut off has no confidence
         margin = np.subtract(*ranks[parents, chosen][:2]) if width > 1 else np.nan
         log_probs = reading(step, tokens, start, memory)
         ranks = [about["ranks"].get(str(token), token - UNK) for token in tokens if token != EOS]

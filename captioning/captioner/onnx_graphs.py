@@ -93,6 +93,7 @@ def write_onnx(
         "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
         "calibration": calibration and asdict(calibration),
+        "calibrated": calibration is not None and calibration.search == search,
     }
     write_json(folder / "captioner.json", about)
 

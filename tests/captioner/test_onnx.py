@@ -58,6 +58,7 @@ def same_captions(
         expected = captioner(photos, search)
         found = [example.caption(graphs, about, photo, width) for photo in photos]
         texts, confidences = zip(*found, strict=True)
+        assert any(confidences) == captioner.has_confidence(search)
         assert [*texts] == [caption.text for caption in expected]
         for sure, caption in zip(confidences, expected, strict=True):
             assert sure == (caption.confidence and pytest.approx(caption.confidence, abs=1e-4))
@@ -119,8 +120,10 @@ def test_the_example_says_the_same_of_drawn_scenes(
     first = same_captions(captioner, photos, tmp_path, example)
     numbers = torch.linspace(-0.1, 0.1, captioner.model.decoder.annotation_dim + 1).tolist()
     of_features = [0.1] * len(FEATURES)
-    captioner.calibration = Calibration(1.1, of_features, of_features, -1.0, photo=numbers)
     captioner.search = captioner.search.replace(repeats=False)
+    own = captioner.search.config
+    calibration = Calibration(1.1, of_features, of_features, -1.0, photo=numbers, search=own)
+    captioner.calibration = calibration
     spellings = {"circle": "Circle", "square": "SQUARE"}
     words = captioner.vocabulary.words
     captioner.vocabulary = Vocabulary(words, repeatable="a", spellings=spellings)
@@ -153,7 +156,8 @@ def test_the_example_says_how_it_is_used_and_how_sure_it_is(
     shapes_records: list[Record], tmp_path: Path
 ) -> None:
     photo = shapes_records[0].image
-    calibration = Calibration(1.0, means=[0.0], weights=[0.0], bias=-1.0)
+    own = load("shapes").search.config
+    calibration = Calibration(1.0, means=[0.0], weights=[0.0], bias=-1.0, search=own)
     export("shapes", tmp_path / "graphs", calibration=calibration, onnx=True)
 
     def example(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -58,13 +58,13 @@ def test_words_to_repeat_are_of_both_trainings_as_are_spellings(checkpoint: Path
     assert ours.config["repeatable"] == sorted({*theirs, "zzzz"})
 
 
-def test_a_word_keeps_its_rank_in_a_second_training(checkpoint: Path) -> None:
+def test_a_word_keeps_its_rank_in_a_second_training(checkpoint: Path, tmp_path: Path) -> None:
     first = with_words(load(checkpoint), "zzzz")
     first.vocabulary = replace(first.vocabulary, ranks={"zzzz": 7})
-    export(first, checkpoint.with_name("first.safetensors"))
+    export(first, tmp_path / "first.safetensors")
     second = with_words(first, "yyyy")
     second.vocabulary = Vocabulary(second.vocabulary.words, ranks={"yyyy": 3})
-    start_from(str(checkpoint.with_name("first.safetensors")), second)
+    start_from(str(tmp_path / "first.safetensors"), second)
     assert Captioner.from_config(second.config).vocabulary.ranks == {"zzzz": 7, "yyyy": 3}
 
 
