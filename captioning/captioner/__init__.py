@@ -1,4 +1,4 @@
-"""What people use: captioners, captions, loading, exporting and ensembles."""
+"""What people use: captioners, captions, loading and exporting."""
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner

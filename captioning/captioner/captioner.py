@@ -1,7 +1,7 @@
 """Photos in, captions out.
 
-Shapes: B images, N captions per image, T words, L regions (R in the finest grid of an ensemble),
-D annotation width, V vocabulary.
+Shapes: B images, N captions per image, T words, L regions, D annotation width,
+V vocabulary.
 """
 
 import math
@@ -530,7 +530,7 @@ class Captioner:
 
     def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Logits and attention weights before each token of finished captions, which are read."""
         kind, read = tokens.device.type, F.pad(tokens, (1, -1), value=BOS)
         with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from captioning.captioner.captioner import Captioner
-from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS
 from captioning.errors import InputError, shown
@@ -33,7 +31,7 @@ BUILT_WITHOUT_VALUES = ("captioning", "torch", "torchvision")
 
 
 def load(
-    checkpoint: str | Path | Sequence[str | Path] = DEFAULT,
+    checkpoint: str | Path = DEFAULT,
     device: str | torch.device = "cpu",
     bfloat16: bool = False,
     max_megapixels: float = MEGAPIXELS,
@@ -45,34 +43,25 @@ def load(
         checkpoint: the name of a model that comes with the package (`captioning models`), a file of
             `captioning train`, a file or a folder of `captioning export`, or
             ``hf://owner/name@revision``, such a folder on the Hugging Face Hub (extra ``hub``; the
-            revision may be left out); or several, for an ensemble that averages the models' word
-            probabilities and uses the first model's search.
+            revision may be left out).
         device: the device to compute on.
         bfloat16: whether to compute in bfloat16; see `Captioner`.
         max_megapixels: larger photo files are refused unread; at most 178.
         kernels: whether to use the fast kernels; see `Captioner`.
 
     Raises:
-        InputError: a file is missing or not such a checkpoint, or the models of an ensemble have
-            different vocabularies or preprocessings.
+        InputError: the file is missing or not such a checkpoint.
     """
-    paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
-    if not paths:
-        raise InputError("no checkpoint to load; give one, or several for an ensemble")
-    captioners = []
-    for path in map(path_of, paths):
-        config, tensors = read(path)
-        try:
-            captioners.append(_restored(config, tensors, kernels))
-        except UnknownClassError as error:
-            raise InputError(f"{path}: {error}") from None
-        except Exception as error:  # a class may raise anything, and a user's class does
-            summary = " ".join(str(error).split())[:200]
-            raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-        captioners[-1].preprocessing.max_pixels = int(max_megapixels * 1e6)
-    captioner = captioners[0]
-    if len(captioners) > 1:
-        captioner = ensemble(captioners, [str(path) for path in paths])
+    path = path_of(checkpoint)
+    config, tensors = read(path)
+    try:
+        captioner = _restored(config, tensors, kernels)
+    except UnknownClassError as error:
+        raise InputError(f"{path}: {error}") from None
+    except Exception as error:  # a class may raise anything, and a user's class does
+        summary = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
+    captioner.preprocessing.max_pixels = int(max_megapixels * 1e6)
     captioner.bfloat16 = bfloat16
     return captioner if torch.device(device).type == "cpu" else captioner.to(device)
 

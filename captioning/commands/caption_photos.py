@@ -362,7 +362,7 @@ def _write_shards(
     here = using if bulk.ray is None else replace(using, device="cpu")
     captioner = here.load(max_megapixels)
     chosen = _search(captioner, search, wishes)
-    given = using.paths, using.bf16, chosen, search.seed, bulk.shard_size, paths, listed
+    given = using.path, using.bf16, chosen, search.seed, bulk.shard_size, paths, listed
     shards = Shards(made_folder(bulk.out), bulk.shard_size, settings(*given))
     photos = partial(find_photos, paths, listed)
     try:

@@ -51,8 +51,7 @@ def evaluate(
     captioner = using.load(data.max_megapixels)
     chosen = search.of(captioner)
     right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    kind = "evaluation" if len(using.model) == 1 else "ensemble"
-    folder = made_folder(out or folder_beside(using.model[0]) / f"{kind}-{data.split}")
+    folder = made_folder(out or folder_beside(using.model) / f"evaluation-{data.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = right is not None or any(len(record.captions) > 1 for record in records)
     calibration = captioner.calibration if is_decided else None
@@ -116,8 +115,6 @@ def calibrate(
     from captioning.evaluation.report import scenes_right
     from captioning.files import made_folder
 
-    if len(using.model) > 1:
-        raise InputError("calibrate takes one model; an ensemble has no file")
     reader = data.reader()
     records = reader.read(data.split)[: data.limit]
     captioner = using.load(data.max_megapixels)
@@ -132,7 +129,7 @@ def calibrate(
     calibration = calibrated(assessed, captioner.calibration, patterns)
     report, *of_sets = CalibrationReport.across_halves(assessed, captioner.calibration, patterns)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
-    export(using.paths[0], file, calibration=calibration, search=chosen)
+    export(using.path, file, calibration=calibration, search=chosen)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(f"{report.line()}; temperature {calibration.temperature:.4f}")
@@ -189,7 +186,7 @@ def ground_model(
     captioner = using.load(data.max_megapixels)
     chosen = available_maps(captioner.model) if "all" in maps else maps
     tested = known_maps(chosen, captioner.model) or (captioner.default_map,)
-    folder = made_folder(out or folder_beside(using.model[0]) / f"grounding-{data.split}")
+    folder = made_folder(out or folder_beside(using.model) / f"grounding-{data.split}")
     captions = None
     if not references:
         captions = split_captions(captioner, records, search.of(captioner), using.batch_size)

@@ -79,9 +79,8 @@ class DataOptions:
 class ModelOptions:
     """Which model captions, and how it computes."""
 
-    model: tuple[str, ...] = (DEFAULT,)
-    """A file, a folder, hf://OWNER/NAME, or the name of a model that comes with the package;
-    repeatable, for an ensemble that averages probabilities."""
+    model: Annotated[str, Parameter(allow_repeating=False)] = DEFAULT
+    """A file, a folder, hf://OWNER/NAME, or the name of a model that comes with the package."""
     batch_size: int = 16
     """Photos at a time."""
     device: str | None = None
@@ -102,9 +101,9 @@ class ModelOptions:
         return load(self.model, device, self.bf16, max_megapixels, kernels)
 
     @property
-    def paths(self) -> list[Path]:
-        """The files of the models."""
-        return [path_of(model) for model in self.model]
+    def path(self) -> Path:
+        """The file of the model."""
+        return path_of(self.model)
 
 
 @Parameter(name="*", group=Group("Search", help="By default as the model's file says."))

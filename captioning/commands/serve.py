@@ -47,7 +47,7 @@ def serve_captions(
         queue=queue,
         photos=max_photos,
     )
-    name = " + ".join("/".join(Path(path).parts[-2:]) for path in using.model)  # no whole paths
+    name = "/".join(Path(using.model).parts[-2:])  # not the whole path
     captioner.search = search.of(captioner)
     app = serving.application(captioner, name, using.batch_size, limits, maps)
     serving.serve(serving.Protection(app, limits, hosts), address, limits)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from captioning.captioner import Captioner
-from captioning.captioner.ensemble import JointEncoder
 from captioning.data.feature_cache import FeatureCache, fingerprint
 from captioning.data.preprocessing import View
 from captioning.data.readers import Reader
@@ -48,10 +47,10 @@ def photos_of(
     if features is None:
         return images
     encoder, side = captioner.model.encoder, captioner.preprocessing.size
-    if isinstance(encoder, JointEncoder) or encoder.constant is None:
+    if encoder.constant is None:
         raise InputError(
-            f"{features}: a model that trained its whole encoder, or several different models, "
-            "cannot use features; omit --features"
+            f"{features}: a model that trained its whole encoder cannot use features; omit "
+            "--features"
         )
     cache = FeatureCache(features, fingerprint(encoder.constant, captioner.preprocessing))
     cache.check(images)

@@ -195,7 +195,7 @@ def _without_line(photos: Iterable[Path], lines: Counter[int]) -> Iterator[Path]
 
 
 def settings(
-    checkpoints: Sequence[Path],
+    checkpoint: Path,
     bf16: bool,
     search: Search,
     seed: int,
@@ -204,12 +204,10 @@ def settings(
     listed: Path | None,
 ) -> dict[str, Any]:
     """The settings that captions depend on, for the manifest."""
-    models = []
-    for checkpoint in checkpoints:
-        with checkpoint.open("rb") as file:
-            models.append(f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}")
+    with checkpoint.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
-        "model": models[0] if len(models) == 1 else models,
+        "model": f"sha256:{digest}",
         "bf16": bf16,
         "search": search.config
         | {"class": bare_name(search.config["class"])}

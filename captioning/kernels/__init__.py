@@ -97,7 +97,7 @@ def caption_cross_entropy(
     tokens: Int[Tensor, "B N S"],
     label_smoothing: float = 0.0,
     caption_weights: Float[Tensor, "B N"] | None = None,
-) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """Cross-entropy of captions, summed over all words, in nats; and attention weights.
 
     A decoder's kernel computes no logits of padding; weights are then zero at PAD, which is
@@ -121,7 +121,7 @@ def caption_cross_entropy(
 
 def plain_losses(
     decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], *options: Any
-) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """`caption_cross_entropy` by the plain model."""
     logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])
     return cross_entropy(logits, tokens[..., 1:], *options), weights

@@ -115,7 +115,7 @@ _losses = Compiled(plain_losses, trains=True)
 
 def losses(
     decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], *options: Any
-) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """Equals `plain_losses`; compiled, for captions padded to a multiple of `WORDS`.
 
     The loop over words is unrolled: an LSTM is compiled once for each padded length.

@@ -6,7 +6,6 @@ a function in a file of its own and add a line to `MAPS`.
 """
 
 from collections.abc import Sequence
-from math import prod
 
 from captioning.maps.attention_maps import attention_map, head_map, head_names
 from captioning.maps.captioned import Captioned, MapError, Maps, WordMap
@@ -60,8 +59,6 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
     known_maps([name], captioned.model)
     if name not in MAPS:
         return head_map(captioned, name)
-    if name != ATTENTION and captioned.annotations.shape[1] != prod(captioned.grid):
-        raise MapError(f"map {name}: an ensemble of several encoders has {ATTENTION} only")
     return MAPS[name](captioned)
 
 

@@ -82,11 +82,8 @@ class Decoder(Configurable, nn.Module):
 
     def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
-        """Logits for the word after each of `tokens`, and attention weights; undefined at PAD.
-
-        R is L, but in an ensemble the regions of its finest grid.
-        """
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
+        """Logits for the word after each of `tokens`, and attention weights; undefined at PAD."""
         state, steps = self.start(memory, tokens.shape[1]), []
         for words in tokens.unbind(dim=2):
             steps.append(self.step(words, state, memory))
@@ -99,6 +96,6 @@ class Decoder(Configurable, nn.Module):
         annotations: Float[Tensor, "B L D"],
         tokens: Int[Tensor, "B N T"],
         mask: Bool[Tensor, "B L"] | None = None,
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """`remember`, then `teacher_forcing`."""
         return self.teacher_forcing(self.remember(annotations, mask), tokens)

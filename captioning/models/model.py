@@ -64,6 +64,6 @@ class Model(nn.Module):
         annotations: Float[Tensor, "B L D"],
         tokens: Int[Tensor, "B N T"],
         mask: Bool[Tensor, "B L"] | None = None,
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights."""
         return self.decoder.teacher_forcing(self.remember(annotations, mask), tokens)

@@ -46,11 +46,11 @@ class Decoded(NamedTuple):
     @classmethod
     def empty(cls, memory: Memory, n: int) -> "Decoded":
         """N captions per image without any word."""
-        new, images = memory.annotations.new_zeros, len(memory.annotations)
+        new, (images, regions, _) = memory.annotations.new_zeros, memory.annotations.shape
         return cls(
             tokens=new((images, n, 0), dtype=torch.long),
             log_probs=new((images, n, 0), dtype=torch.float),
-            weights=new((images, n, 0, 1), dtype=torch.float),
+            weights=new((images, n, 0, regions), dtype=torch.float),
             scores=new((images, n), dtype=torch.float),
         )
 
@@ -67,10 +67,9 @@ class Decoded(NamedTuple):
         parents: Int[Tensor, "B N"] | None = None,
     ) -> "Decoded":
         """The captions, or those with the indices `parents`, followed by one more token."""
-        # An ensemble's weights are of the finest grid, known only now.
-        before = self._replace(weights=self.weights.expand(-1, -1, -1, weights.shape[2]))
+        before = self
         if parents is not None:
-            before = Decoded(*(take_along_captions(part, parents) for part in before))
+            before = Decoded(*(take_along_captions(part, parents) for part in self))
         return Decoded(
             torch.cat([before.tokens, tokens[:, :, None]], dim=2),
             torch.cat([before.log_probs, log_probs[:, :, None]], dim=2),

@@ -58,8 +58,7 @@ Of that version's, these went: ``judge``, and ``--devices`` and ``--num-nodes`` 
 """
 
 CHOSEN = {"--kernels": "off", "--tokenizer": "characters", "--format": "markdown"}
-REPEATABLE = {"--avoid", "--must-say", "--map", "--allow-host", "--metric", "--model", "--data"}
-ONCE = {("finetune", "--model"), ("export", "--model")}
+REPEATABLE = {"--avoid", "--must-say", "--map", "--allow-host", "--metric", "--data"}
 
 
 @pytest.mark.parametrize("command", PUBLISHED)
@@ -68,7 +67,7 @@ def test_every_published_spelling_is_parsed(command: str) -> None:
     for spelling in PUBLISHED[command].split():
         name, equals, _ = spelling.partition("=")
         given += [name, CHOSEN.get(name, "-1")] if equals else [name]
-        if name in REPEATABLE and (command, name) not in ONCE:
+        if name in REPEATABLE:
             given += [name, "another"]
     function, bound, _ = app().parse_args(given, exit_on_error=False, print_error=False)
     assert COMMANDS[command].endswith(f":{function.__name__}")
@@ -235,10 +234,15 @@ def test_a_torchvision_of_another_torch_is_one_line(tmp_path: Path) -> None:
     assert re.search(r"torch \S+ and torchvision \S+ do not belong together; .* constraints", line)
 
 
+def test_several_models_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["caption", "photo.jpg", "--model", "photos", "--model", "shapes"]) == 2
+    assert "--model specified multiple times" in capsys.readouterr().err
+
+
 def test_python_calls_the_commands(shapes_data: Path, checkpoint: Path, tmp_path: Path) -> None:
     assert captioning.check(shapes_data) == 0
     scores = captioning.evaluate(
-        data=shapes_data, model=[str(checkpoint)], limit=2, greedy=True, out=str(tmp_path)
+        data=shapes_data, model=str(checkpoint), limit=2, greedy=True, out=str(tmp_path)
     )
     assert 0 <= scores["BLEU-4"] <= 1
     references = shapes_data / "annotations" / "captions_val.json"

@@ -12,7 +12,6 @@ from pycocotools.coco import COCO
 
 from captioning.captioner import load
 from captioning.commands import main, options
-from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.maps import MAPS, NEEDS_EVIDENCE, head_names
 from captioning.models import TransformerDecoder
@@ -161,16 +160,6 @@ def several_heads(request: pytest.FixtureRequest, trained: Trained) -> Path:
     options = [f"--model.decoder.init_args.{each}" for each in given]
     name = f"captioning.models.{decoder}"
     return trained(decoder, "--model.decoder", name, *options) / "best.ckpt"
-
-
-def test_different_decoders_caption_together(
-    several_heads: Path, checkpoint: Path, shapes_records: list[Record], capsys: Capture
-) -> None:
-    models, photos = [str(several_heads), str(checkpoint)], [str(r.image) for r in shapes_records]
-    given = ["--model", models[0], "--model", models[1], "--device", "cpu"]
-    assert main(["caption", *photos, *given]) == 0
-    lines = [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()]
-    assert lines == [caption.text for caption in load(models)(photos)]
 
 
 def test_every_map_and_every_head_is_grounded(

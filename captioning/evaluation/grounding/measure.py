@@ -55,8 +55,7 @@ def ground(
     The model reads the captions by teacher forcing. An object is present if the model's crop shows
     a part of it. A mention is a hallucination if its category is neither annotated nor named by any
     of the image's references (Rohrbach et al. 2018). Mentions whose category only the references
-    name, and those with a word that the model does not know, are not tested. Regions are not hidden
-    for ensembles of models with different grids.
+    name, and those with a word that the model does not know, are not tested.
 
     Args:
         captioner: the model.
@@ -129,7 +128,7 @@ def ground(
                 flat = of_words.double().flatten(0, 1).cpu().numpy()
                 means[name] = np.stack([flat[row, a:b].mean(axis=0) for row, a, b in phrases])
             hidden: dict[str, list[dict[str, float]]] = dict.fromkeys(names, [{}] * len(tested))
-            if drops and captioned.annotations.shape[1] == rows * columns:
+            if drops:
                 hidden = _faithfulness(captioned, phrases, means, random, orders)
             for name in names:
                 mentions[name] += [
