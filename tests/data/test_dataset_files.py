@@ -1,4 +1,3 @@
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,13 @@ SOURCE = Path("list.json")
         ("train2017\\a.jpg", "train2017/a.jpg"),
         ("C:\\Users\\me\\photos\\a.jpg", "a.jpg"),
         ("/home/somebody/coco/train2017/a.jpg", "train2017/a.jpg"),
-        ("A.JPG", "a.jpg"),
-        ("a.jpg", "Deep/Down/A.Jpeg.jpg/a.jpg"),
-        ("Photos/A", "photos/a.jpeg"),
-        ("1000092795", "1000092795.jpg"),
-        (unicodedata.normalize("NFD", "café.jpg"), unicodedata.normalize("NFC", "café.jpg")),
+        ("a.jpg", "deep/down/a.jpg"),
+        ("photos/a.jpg", "a.jpg"),
     ],
 )
-def test_names_that_differ_from_the_disk_are_found(tmp_path: Path, name: str, file: str) -> None:
+def test_paths_of_another_machine_are_found_by_their_ends(
+    tmp_path: Path, name: str, file: str
+) -> None:
     touch(tmp_path, file, "other/b.jpg", "a.txt")
     assert find_images([name], [tmp_path], SOURCE) == [tmp_path / file]
 
@@ -32,8 +30,7 @@ def test_the_first_folder_that_has_a_name_has_them_all(tmp_path: Path) -> None:
     touch(tmp_path, "one/x/b.jpg", "two/a.jpg", "two/B.jpg")
     folders = [tmp_path / "none", tmp_path / "one", tmp_path / "two"]
     names = ["a.jpg", "b.jpg", "c.jpg"]
-    found = find_images(names, folders, SOURCE)
-    assert found == [tmp_path / "two" / name for name in ("a.jpg", "B.jpg", "c.jpg")]
+    assert find_images(names, folders, SOURCE) == [tmp_path / "two" / name for name in names]
 
 
 def test_the_longest_common_end_of_the_paths_decides(tmp_path: Path) -> None:
@@ -48,14 +45,16 @@ def test_the_longest_common_end_of_the_paths_decides(tmp_path: Path) -> None:
     [
         (["1.jpg"], ["cats/1.jpg", "dogs/1.jpg"]),
         (["one/1.jpg", "two/1.jpg"], ["three/1.jpg"]),
-        (["1"], ["1.jpg", "1.png"]),
+        (["1"], ["1.jpg"]),
+        (["A.JPG 1"], ["a.jpg"]),
+        (["CAFÉ 1.jpg"], ["café 1.jpg"]),
     ],
 )
-def test_what_is_ambiguous_is_an_error_that_names_one_path(
+def test_what_is_not_found_is_an_error_that_names_one_path(
     tmp_path: Path, names: list[str], files: list[str]
 ) -> None:
     touch(tmp_path, *files)
-    with pytest.raises(InputError, match=r"none of its images is in .*there is no .*1.*images"):
+    with pytest.raises(InputError, match=r"none of its images is in .*looked for .*1.*--images"):
         find_images(names, [tmp_path], SOURCE)
 
 

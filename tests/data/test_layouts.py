@@ -118,13 +118,13 @@ LAYOUTS = {
         Flickr8k,
     ),
     "imagefolder, CSV": Layout(
-        {"metadata.csv": "file_name,additional_feature\ntrain/1.png,a dog\ntest/2.png,a cat\n"},
+        {"metadata.csv": "file_name,text\ntrain/1.png,a dog\ntest/2.png,a cat\n"},
         {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
     ),
     "imagefolder, JSON lines": Layout(
         {
-            "metadata.jsonl": '{"file_name": "train/1.png", "additional_feature": "a dog"}\n'
-            '{"file_name": "test/2.png", "additional_feature": "a cat"}'
+            "metadata.jsonl": '{"file_name": "train/1.png", "text": "a dog"}\n'
+            '{"file_name": "test/2.png", "text": "a cat"}'
         },
         {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
     ),
@@ -273,8 +273,8 @@ HUND, BEIDE = ["ein Hund"], ["ein Hund", "ein Tier"]
 @pytest.mark.parametrize(
     ("name", "text", "captions"),
     [
-        ("my own.csv", "\ufeffFile Name;Text hier;Nr\r\na.jpg;Hund, da;1\r\n", ["Hund, da"]),
-        ("mine.tsv", 'Foto\tBildtext\na.jpg\t"ein ""Hund"""\n', ['ein "Hund"']),
+        ("my own.csv", "\ufeffFile Name;Text;Nr\r\na.jpg;Hund, da;1\r\n", ["Hund, da"]),
+        ("mine.tsv", 'Photo\tCaption\na.jpg\t"ein ""Hund"""\n', ['ein "Hund"']),
         ("mine.csv", "a.jpg,ein Hund\n", HUND),
         ("mine.txt", "a.jpg\tein Hund; und, mehr\n", ["ein Hund; und, mehr"]),
         ("mine.json", '[{"image": "a.jpg", "caption": ["ein Hund", "ein Tier"]}]', BEIDE),
@@ -300,10 +300,12 @@ def test_tables_of_any_name_and_separator(
 def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
     draw(tmp_path, "a.jpg")
-    with pytest.raises(InputError, match=r"columns are image, Title, Long text.*--caption-column"):
+    with pytest.raises(
+        InputError, match=r"columns image, Title, Long text: none .*--caption-column"
+    ):
         reader_for(tmp_path).read("train")
     assert merged(found(reader_for(tmp_path, caption_column="title"))) == {"a.jpg": ("a dog",)}
-    with pytest.raises(InputError, match="no column 'words'; its columns are image, Title, Long"):
+    with pytest.raises(InputError, match="columns image, Title, Long text: none is called 'words'"):
         reader_for(tmp_path, caption_column="words").read("train")
     write(tmp_path / "annotations/captions_val.json", "{}")
     with pytest.raises(InputError, match="Coco, which has no columns; omit the caption column"):

@@ -1,14 +1,12 @@
-"""Finds the files of a data set: photos by nearly their names, JSON files by their keys."""
+"""Finds the files of a data set: photos by their names, JSON files by their keys."""
 
 import mmap
 import os
 import re
-import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PureWindowsPath
 
-from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
 from captioning.files import walk
 
@@ -16,6 +14,9 @@ FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr3
 
 MOST_FILES = 100
 """JSON files that are looked into; a folder of more has one for each photo."""
+
+MOST_PARTS = 8
+"""Last parts of a path that are compared."""
 
 SPLITS = ("train", "val", "test")
 ALIASES = {
@@ -83,11 +84,10 @@ def find_images(
 ) -> list[Path]:
     """The path of each image.
 
-    The first folder that holds one of the names as written holds them all; the others may differ
-    there in case, Unicode form, slashes or a missing suffix. If no folder holds any name as
-    written, the trailing parts of the names decide, in and below the folders, so that images are
-    found by another machine's paths. A name that fits several files, or a file that fits several
-    names, is left as written, in the first folder.
+    The first folder that holds one of the names as written holds them all. If none does, images are
+    found in and below the folders by their file names and as many of the parts before them as some
+    file has, so a list with paths of another machine is understood. A name that fits several files,
+    or a file that fits several names, is not found; such a path is in the first folder.
 
     Args:
         names: of the images, relative to their folder.
@@ -98,20 +98,19 @@ def find_images(
     """
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
+    is_file = os.path.isfile  # a Path raises if a name is too long
     for folder in existing:
-        isfile = os.path.isfile  # a Path raises if a name is too long
-        if exact := {name: folder / name for name in names if isfile(folder / name)}:
-            missing = [name for name in dict.fromkeys(names) if name not in exact]
-            found = exact | _similar(missing, folder, split, set(exact.values()))
-            return [found.get(name, folder / name) for name in names]
+        if any(is_file(folder / name) for name in names):
+            return [folder / name for name in names]
     for folder in existing:
-        if found := _similar(names, folder, split):
-            return [found.get(name, folder / name) for name in names]
+        if paths := _images_below(names, folder, split):
+            return [paths.get(name, folder / name) for name in names]
     if names and required:
-        example = str(folders[0] / names[0])[:200]
+        example = names[0][:200]
         raise InputError(
-            f"{source}: none of its images is in {', '.join(map(str, folders))}; there is no "
-            f"{example!r}, for example; give their folder as images"
+            f"{source}: none of its images is in or below {', '.join(map(str, folders))}; looked "
+            f"for {example!r}, for example, and for its file name; give the folder by --images "
+            "(in a configuration, the reader's images)"
         )
     return [folders[0] / name for name in names]
 
@@ -138,41 +137,23 @@ def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | N
 
 
 def ends(path: str) -> list[tuple[str, ...]]:
-    """The parts of a path, all, without the first and so on, whatever their case and Unicode form.
-
-    macOS writes an accent as a letter of its own.
-    """
-    plain = unicodedata.normalize("NFC", path).casefold().replace("\\", "/")
-    parts = [part for part in plain.split("/") if part not in ("", ".")]
-    return [tuple(parts[first:]) for first in range(len(parts))]
+    """The last parts of a path, from the most to its file name alone."""
+    parts = PureWindowsPath(path).parts[-MOST_PARTS:]  # separated by slashes or backslashes
+    return [parts[first:] for first in range(len(parts))]
 
 
-def _similar(
-    names: Iterable[str], folder: Path, split: str | None, taken: Collection[Path] = ()
-) -> dict[str, Path]:
-    """The one file below a folder with most last parts of each name, or with all if any is taken.
-
-    Names without such a file are left out, files that are taken, and folders of other splits.
-    """
-    if not names:
-        return {}
-    most = 1 if taken else None
+def _images_below(names: Iterable[str], folder: Path, split: str | None) -> dict[str, Path]:
+    """By name the one file in or below a folder that shares most of its last parts."""
     files: dict[tuple[str, ...], list[Path]] = defaultdict(list)
-    others = set(SPLITS) - {split} if split in SPLITS else set()
-    for parent, inside, found in walk(folder):
-        inside[:] = [name for name in inside if split_in(name) not in others]
-        for path in (parent / name for name in found):
-            below = path.relative_to(folder)
-            is_image = path.suffix.lower() in IMAGE_SUFFIXES
-            for form in [below, below.with_suffix("")] if is_image else [below]:
-                for end in ends(str(form))[:most]:
-                    files[end].append(path)
-    fitting = {}
-    for name in names:
-        candidates = next((files[end] for end in ends(name)[:most] if end in files), [])
-        if len(candidates) > 1:
-            candidates = [path for path in candidates if path.name == PureWindowsPath(name).name]
-        if len(candidates) == 1:
-            fitting[name] = candidates[0]
-    counts = Counter(fitting.values())
-    return {n: path for n, path in fitting.items() if counts[path] == 1 and path not in taken}
+    other_splits = set(SPLITS) - {split} if split in SPLITS else set()
+    for parent, subfolders, file_names in walk(folder):
+        subfolders[:] = [name for name in subfolders if split_in(name) not in other_splits]
+        for path in (parent / name for name in file_names):
+            for end in ends(str(path.relative_to(folder))):
+                files[end].append(path)
+    candidates = {
+        name: next((files[end] for end in ends(name) if end in files), []) for name in names
+    }
+    images = {name: paths[0] for name, paths in candidates.items() if len(paths) == 1}
+    counts = Counter(images.values())
+    return {name: path for name, path in images.items() if counts[path] == 1}

@@ -21,23 +21,20 @@ IMAGE_COLUMNS = (
     *("file_name", "filename", "file", "image_path", "file_path", "filepath", "path", "image_name"),
     *("image_file", "image", "img_path", "img", "photo", "picture", "image_id", "img_id", "id"),
 )
-"""Usual names of the column of the photos; the first one that looks like file names counts."""
+"""Names of the column of the photos; the first one counts."""
 
 CAPTION_COLUMNS = (
     *("caption", "captions", "caption_str", "comment", "comments", "text", "description"),
     *("sentence", "sentences", "report", "raw", "prompt", "alt_text", "alt"),
 )
-"""Usual names of the column of the captions; the first two count before all others."""
+"""Names of the column of the captions; the first two count before all others."""
 
 SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
 NUMBERED_COLUMN = re.compile(r"(captions?|comment|text|description|sentence)_?\d+")
-NOT_CAPTIONS = re.compile(r"[\d.,:\s+-]*|\w+://\S*")  # numbers, dates, addresses
 NUMBER = re.compile(r"#\d+$")  # the end of a name that has the caption's number, a.jpg#0
 
 SEPARATORS = ",;\t|"
 QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere they are text
-
-SAMPLE = 20  # rows read to guess what a column holds
 
 
 def rows_of(file: Path, problems: list[Problem], caption_column: str | None = None) -> list[Row]:
@@ -109,9 +106,9 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
             values = list(map(_unquoted, values))
         if not header:
             header = [column.strip() for column in values]
-            if not any(map(names_photo, header)):
+            if not names_photo(header[0]):
                 continue
-            header = [str(i + 1) for i in range(len(header))]  # the first line is a row already
+            header = _default_header(len(header))  # the first line is a row already
         if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
             # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
             values[-1:] = values[-1].split(maxsplit=1)
@@ -121,6 +118,11 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
             counts = f"{len(values)} values, where the first line has {len(header)}"
             advice = 'put a caption with commas in double quotes, "so, for example"'
             problems.append(Problem(MALFORMED, f"{place}: {counts}; {advice}"))
+
+
+def _default_header(count: int) -> list[str]:
+    """The columns of a table without a header: its photos, and its captions if it has two."""
+    return ["file_name", "caption" if count == 2 else "2", *map(str, range(3, count + 1))][:count]
 
 
 def _unquoted(value: str) -> str:
@@ -157,48 +159,40 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _columns(
-    file: Path, entries: list[dict[str, Any]], chosen: str | None
+    file: Path, entries: list[dict[str, Any]], caption_column: str | None
 ) -> tuple[str, list[str], str | None]:
-    """The columns of the photo, the captions (`chosen`, if given), and the split."""
+    """The columns of the photo, the captions and the split, by their names."""
     names = list(dict.fromkeys(name for entry in entries for name in entry))
-    called = {column_name(name): name for name in reversed(names)}
-    values = {name: [v for e in entries[:SAMPLE] for v in _each(e.get(name))] for name in names}
-    has = f"its columns are {listed(names)}"
+    by_column_name = {column_name(name): name for name in reversed(names)}
+    table = f"{file} with the columns {listed(names)}"
 
-    photos = [name for name in names if any(map(names_photo, values[name]))]
-    usual = [called[name] for name in IMAGE_COLUMNS if name in called]
-    found = [*(n for n in usual if n in photos), *photos, *usual]
-    if not found:
-        raise InputError(f"{file}: no column of photos; {has}; call one of them file_name")
-    image = "file_name" if is_shard(file) else found[0]
+    image = next((by_column_name[name] for name in IMAGE_COLUMNS if name in by_column_name), None)
+    if image is None:
+        raise InputError(f"{table}: none is that of the photos; call it file_name")
 
-    split = next((called[name] for name in SPLIT_COLUMNS if name in called), None)
+    split = next((by_column_name[name] for name in SPLIT_COLUMNS if name in by_column_name), None)
     if split is not None and column_name(split) != "split":  # it may be another kind of set
-        parts = {split_name(str(entry.get(split))) for entry in entries}
-        split = split if parts <= set(SPLITS) else None
+        splits = {split_name(str(entry.get(split))) for entry in entries}
+        split = split if splits <= set(SPLITS) else None
 
-    if chosen is not None:
-        column = chosen if chosen in names else called.get(column_name(chosen))
+    if caption_column is not None:
+        by_name = by_column_name | {name: name for name in names}
+        column = by_name.get(caption_column, by_name.get(column_name(caption_column)))
         if column is None:
-            raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
+            raise InputError(f"{table}: none is called {caption_column!r}; give one of these")
         return image, [column], split
-    usual = [called[n] for n in CAPTION_COLUMNS if called.get(n, image) != image]
-    is_clear = bool(usual) and column_name(usual[0]) in CAPTION_COLUMNS[:2]
-    several = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
-    others = [
-        name
-        for name in names
-        if name not in ("", image, split) and column_name(name) not in IMAGE_COLUMNS
-        if not column_name(name).endswith("id")
-        if any(isinstance(v, str) and not NOT_CAPTIONS.fullmatch(v) for v in values[name])
-    ]
-    captions = usual[:1] if is_clear else several or usual or others
-    if len(captions) != 1 and captions != several:
+    usual = [by_column_name[name] for name in CAPTION_COLUMNS if name in by_column_name]
+    numbered_columns = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
+    if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:
+        return image, usual[:1], split
+    if not numbered_columns and len(usual) != 1:
+        count = "several are" if usual else "none is"
         raise InputError(
-            f"{file}: no column is clearly that of the captions; {has}; name it by "
-            "--caption-column (in a configuration, the reader's caption_column)"
+            f"{table}: {count} called as captions usually are (caption, text, comment, ...); name "
+            "that of the captions by --caption-column (in a configuration, the reader's "
+            "caption_column)"
         )
-    return image, captions, split
+    return image, numbered_columns or usual, split
 
 
 def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> list[Row]:

@@ -27,9 +27,10 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 class CaptionTable(Reader):
     """Photos and a table of their names and captions: CSV, TSV, with semicolons or bars, or JSON.
 
-    The table has a column of file names, relative to the photos' folder, and one of captions. The
-    usual names of columns are recognised (file_name, image, ...; caption, text, comment, ...), and
-    others if there is no doubt. Without a header, the columns are called 1, 2 and so on.
+    The table has a column of file names, relative to the photos' folder, and one of captions,
+    called by usual names (file_name, image, ...; caption, text, comment, ...). Without a header,
+    the first column has the photos, and the second of two the captions; others are called 2, 3 and
+    so on.
 
     A column split assigns photos to splits; else the names of several tables or of their folders
     do, such as ``train/metadata.csv``; else a hash of a photo's name decides.
@@ -39,7 +40,7 @@ class CaptionTable(Reader):
         images: folder of the photos; by default the folder of the table, or wherever they are
             below.
         val_fraction: see `Reader`.
-        caption_column: the column of the captions, if its name leaves doubt.
+        caption_column: the column of the captions, if it is not called by one usual name.
     """
 
     def __init__(
