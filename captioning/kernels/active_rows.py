@@ -25,9 +25,6 @@ MULTIPLE = 16
 """Numbers of rows are padded to a multiple of this: libraries prepare matrix products per size, so
 fewer distinct sizes are worth some padding."""
 
-WORTHWHILE = 16
-"""The fewest rows that sharing prefixes must save; finding them takes time as well."""
-
 
 class ActiveRows(NamedTuple):
     """The rows of one word, one for each caption that has not ended."""
@@ -117,52 +114,3 @@ class PackedWords:
     def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
         """The rows grouped by image, padded with zeros to W."""
         return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
-
-
-class SharedPrefixes(NamedTuple):
-    """The distinct prefixes that the active captions of a search continue by one word.
-
-    Beams of an image diverge late: several continue the same prefix by different words. What a
-    decoder computes before it reads these words is computed once per prefix.
-    """
-
-    rows: ActiveRows  # of the prefixes
-    first: Int[Tensor, "b"] | None = None  # a row for each prefix; None if each row has its own
-    of: Int[Tensor, "r"] | None = None  # the prefix of each row; None if each row has its own
-
-    @classmethod
-    def among(
-        cls, rows: ActiveRows, tokens: Int[Tensor, "B N"], origins: Int[Tensor, "B N"]
-    ) -> "SharedPrefixes":
-        """The prefixes of the active captions; one for each row if sharing saves little.
-
-        Args:
-            rows: of the active captions.
-            tokens: the last tokens of all captions.
-            origins: for each caption, the index of the caption that it continues.
-        """
-        images, captions = origins.shape
-        if captions == 1:
-            return cls(rows)
-        begun = rows.in_rows(origins + captions * torch.arange(images)[:, None])
-        # Padding rows borrow the first row's prefix.
-        begun = begun.where(rows.in_rows(tokens) != PAD, begun[0])
-        found, of = begun.unique(return_inverse=True)
-        image = found // captions
-        counts = image.bincount(minlength=images)
-        most = int(counts.max())
-        if max(len(begun) - len(found), images * (captions - most)) < WORTHWHILE:
-            return cls(rows)
-        first = of.new_full(found.shape, len(of))
-        first = first.scatter_reduce(0, of, torch.arange(len(of)), "amin")
-        starts = most * torch.arange(images) - (counts.cumsum(0) - counts)
-        slots = torch.arange(len(found)) + starts[image]
-        return cls(ActiveRows(slice(0, len(found)), most, slots, images), first, of)
-
-    def compact(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "b X"]:
-        """One row per prefix, from rows that are equal if they share a prefix."""
-        return rows if self.first is None else rows.index_select(0, self.first)
-
-    def expand(self, prefixes: Float[Tensor, "b X"]) -> Float[Tensor, "r X"]:
-        """For each row, the row of its prefix."""
-        return prefixes if self.of is None else prefixes.index_select(0, self.of)

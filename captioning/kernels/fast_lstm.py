@@ -5,8 +5,8 @@ Worth: with all that it uses, 2.4 times the speed of a training step of the phot
 
 In training, everything outside the recurrence is one product over all words, the loop over words
 has its own backward pass, captions leave the loop as they end, and the loss takes a block of words
-at a time. In a search, captions that have ended cost nothing, captions with a shared prefix attend
-once, and each distinct word's part of the gates is computed once.
+at a time. In a search, captions that have ended cost nothing, and each distinct word's part of the
+gates is computed once.
 
 Shapes: B images, N captions per image, r active rows, L regions, D annotation width, A attention
 width, H width of the LSTM, G its four gates, m width of a word embedding, S tokens from BOS to EOS,
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
 from captioning.kernels import plain_losses
-from captioning.kernels.active_rows import ActiveRows, PackedWords, SharedPrefixes
+from captioning.kernels.active_rows import ActiveRows, PackedWords
 from captioning.kernels.attention_scores import attention_kernel
 from captioning.kernels.linear import layer, linear
 from captioning.kernels.recurrence import Parts, lstm_cell, recur
@@ -85,9 +85,7 @@ class FastLSTM(Decoder):
         return PreparedMemory(annotations, mask, keys)
 
     def start(self, memory: Memory, n: int) -> State:
-        """The plain decoder's state, and the index of the caption that each caption continues."""
-        state = self.plain.start(memory, n)
-        return state | {"origin": torch.zeros(len(memory.annotations), n, dtype=torch.long)}
+        return self.plain.start(memory, n)
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every active caption and score the next."""
@@ -98,32 +96,24 @@ class FastLSTM(Decoder):
         read = rows.in_rows(tokens)
         words = dropout(plain.embedding(read), plain.dropout)
         hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
-        shared = SharedPrefixes(rows)
-        if not plain.query_with_word:  # then everything up to the gates depends on `hidden` alone
-            shared = SharedPrefixes.among(rows, tokens, state["origin"])
-        hidden = shared.compact(hidden)
         query = torch.cat([hidden, words], dim=-1) if plain.query_with_word else hidden
-        queries = shared.rows.by_image(layer(self.kernel.attention.query, query))
+        queries = rows.by_image(layer(self.kernel.attention.query, query))
         weights = masked_softmax(self.kernel.scores(queries, memory.prepared_keys), memory.mask)
-        context = shared.rows.in_rows(weights.to(memory.annotations.dtype) @ memory.annotations)
+        context = rows.in_rows(weights.to(memory.annotations.dtype) @ memory.annotations)
         if plain.scalar_gate:
             context = layer(plain.beta, hidden).sigmoid() * context
-        before = layer(plain.hidden_gates, hidden)
-        before += layer(plain.context_gates, context)
+        recurrent_gates = layer(plain.hidden_gates, hidden)
+        recurrent_gates += layer(plain.context_gates, context)
         gates = self._word_gates(read, words)
-        gates += shared.expand(before)
+        gates += recurrent_gates
         after = lstm_cell(gates, cell)
-        hidden = after.hidden.to(before.dtype)
+        hidden = after.hidden.to(recurrent_gates.dtype)
         projected = None
         if plain.deep_output:
-            projected = shared.expand(layer(plain.output_context, context))
+            projected = layer(plain.output_context, context)
         logits = layer(plain.output, self._deep(words, hidden, projected))
-        state = {
-            "hidden": rows.by_image(hidden),
-            "cell": rows.by_image(after.cell),
-            "origin": torch.arange(tokens.shape[1]).expand(tokens.shape),
-        }
-        weights = rows.by_image(shared.expand(shared.rows.in_rows(weights)))
+        state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(after.cell)}
+        weights = rows.by_image(rows.in_rows(weights))  # zero for captions that have ended
         return Step(rows.by_image(logits), weights, state)
 
     def teacher_forcing(
