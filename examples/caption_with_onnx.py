@@ -58,12 +58,10 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> tuple[str, fl
     sure = None
     is_own_search = about["calibrated"] and width == search.get("width", 1)
     if is_own_search and EOS in tokens:  # a caption that was cut off has no confidence
-        margin = np.subtract(*ranks[parents, chosen][:2]) if width > 1 else np.nan
         log_probs = reading(step, tokens, start, memory)
         ranks = [about["ranks"].get(str(token), token - UNK) for token in tokens if token != EOS]
         rarest = np.log(max(ranks, default=0) + 1)  # words are in the order of their frequency
-        known = margin, len(tokens), rarest
-        sure = confidence(about["calibration"], tokens, log_probs, known, seen["annotations"])
+        sure = confidence(about["calibration"], tokens, log_probs, rarest, seen["annotations"])
     return " ".join(words[token] for token in tokens if token != EOS), sure
 
 
@@ -82,20 +80,22 @@ def reading(step: InferenceSession, tokens: np.ndarray, state: dict, memory: dic
 
 
 def confidence(
-    calibration: dict, tokens: np.ndarray, log_probs: np.ndarray, known: tuple, seen: np.ndarray
+    calibration: dict, tokens: np.ndarray, log_probs: np.ndarray, rarest: float, seen: np.ndarray
 ) -> float:
     """The chance that a caption is good: a logistic regression on what the graphs say of it.
 
-    `known` is its margin, its length and the logarithm of its rarest word's place.
+    `rarest` is the logarithm of its rarest word's place.
     """
     chosen = log_probs[np.arange(len(tokens)), tokens]
     entropies = -(np.exp(log_probs) * np.maximum(log_probs, -1e4)).sum(axis=1)
-    *weights, bias = calibration["photo"] or [0.0, np.nan]
-    kind = (seen.mean(axis=(0, 1)) * weights).sum() + bias
-    means = np.array(calibration["means"])  # which stand for what is not known
-    signs = [chosen.mean(), chosen.min(), entropies.mean(), *known, kind]
-    differences = np.nan_to_num(signs[: len(means)] - means, nan=0.0, posinf=0.0)
-    return float(1 / (1 + np.exp(-differences @ calibration["weights"] - calibration["bias"])))
+    means, weights = calibration["means"], calibration["weights"]
+    features = {"mean log probability": chosen.mean(), "mean entropy": entropies.mean()}
+    features |= {"length": len(tokens), "rarest word": rarest}
+    if calibration["photo"]:
+        *of_photo, bias = calibration["photo"]
+        features["kind of photo"] = (seen.mean(axis=(0, 1)) * of_photo).sum() + bias
+    logit = sum(weights[name] * (value - means[name]) for name, value in features.items())
+    return float(1 / (1 + np.exp(-logit - calibration["bias"])))
 
 
 def main() -> None:

@@ -17,7 +17,12 @@ from captioning.data.vocabulary import PAD
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
-FEATURES = (
+FEATURES = ("mean log probability", "mean entropy", "length", "rarest word", "kind of photo")
+"""Features of the confidence regression. Log probabilities of words, and entropies of the
+distributions they come from, are in nats; rarest word: the largest logarithm of a word's place by
+frequency, the most frequent first; kind of photo: `Calibration.kind`."""
+
+LISTED = (
     "mean log probability",
     "least log probability",
     "mean entropy",
@@ -26,10 +31,7 @@ FEATURES = (
     "rarest word",
     "kind of photo",
 )
-"""Features of the confidence regression. Log probabilities of words, and entropies of the
-distributions they come from, are in nats; margin: score minus that of the best other caption;
-rarest word: the largest logarithm of a word's place by frequency, the most frequent first;
-kind of photo: `Calibration.kind`. Models of earlier versions have the first five."""
+"""The features whose means and weights files of version 0.4 list, and of 0.3 the first five."""
 
 LEAST = 1e-4
 """Probabilities nearer to 0 or 1 than this count as so near."""
@@ -42,8 +44,8 @@ class Calibration:
     Attributes:
         temperature: what logits are divided by before the softmax (Guo et al. 2017, "On Calibration
             of Modern Neural Networks"); searches do without it.
-        means: of each of `FEATURES`; stand for those that are not known.
-        weights: of each feature, in a logistic regression of whether a caption is good.
+        means: of each of `FEATURES`, by name; stand for those that are not known.
+        weights: of each feature, by name, in a logistic regression of whether a caption is good.
         bias: of that regression.
         photo: weights of the mean annotation vector, and a bias: how good captions are in the data
             set whose photos look like this one; empty if one data set was known.
@@ -55,18 +57,30 @@ class Calibration:
     """
 
     temperature: float
-    means: Sequence[float]
-    weights: Sequence[float]
+    means: Mapping[str, float]
+    weights: Mapping[str, float]
     bias: float
     photo: Sequence[float] = ()
     named: Sequence[float] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Calibration":
+        """The calibration of a file; features that the file lacks weigh 0."""
+        means, weights = (
+            {name: by_name(config[column]).get(name, 0.0) for name in FEATURES}
+            for column in ("means", "weights")
+        )
+        return cls(**{**config, "means": means, "weights": weights})
+
     def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
         """The chance that each caption is good; NaN stands for a feature that is not known."""
-        features, means = features[..., : len(self.means)], features.new_tensor(self.means)
-        known = torch.where(features.isnan(), means, features)
-        return ((known - means) @ features.new_tensor(self.weights) + self.bias).sigmoid()
+        means, weights = (
+            features.new_tensor([values[name] for name in FEATURES])
+            for values in (self.means, self.weights)
+        )
+        differences = torch.where(features.isnan(), 0.0, features - means)
+        return (differences @ weights + self.bias).sigmoid()
 
     def kind(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, " B"]:
         """The feature that depends on the photo alone; NaN if it is not known."""
@@ -88,14 +102,24 @@ class Calibration:
             return None
         slope, intercept, *of_kind = self.named
         if of_kind and not math.isnan(kind):
-            intercept += of_kind[0] * (kind - self.means[-1])
+            intercept += of_kind[0] * (kind - self.means["kind of photo"])
         odds = 1 / min(max(probability, LEAST), 1 - LEAST) - 1
         return 1 / (1 + odds**slope * math.exp(-intercept))
 
 
+def by_name(values: Mapping[str, float] | Sequence[float]) -> dict[str, float]:
+    """The means or weights of a file's calibration; files of earlier versions list them."""
+    return dict(values if isinstance(values, Mapping) else zip(LISTED, values, strict=False))
+
+
+def removed_features(config: Mapping[str, Any]) -> list[str]:
+    """The features of a file's calibration that had a weight and that this version lacks."""
+    weights = by_name(config["weights"])
+    return [name for name, weight in weights.items() if weight and name not in FEATURES]
+
+
 def confidence_features(
     decoded: Decoded,
-    scores: Float[Tensor, "B M"],
     logits: Float[Tensor, "B N T V"],
     kinds: Float[Tensor, " B"],
     places: Sequence[int],
@@ -103,16 +127,11 @@ def confidence_features(
     """The `FEATURES` of captions.
 
     Args:
-        decoded: the N best captions.
-        scores: of all M captions that the search found, in order. The margin is NaN without others.
-        logits: before each token of the N best captions.
+        decoded: the captions.
+        logits: before each of their tokens.
         kinds: `Calibration.kind` of the photos.
         places: `Vocabulary.places`.
     """
-    best = scores[:, :1].expand_as(scores).clone()
-    best[:, :1] = scores[:, 1:2] if scores.shape[1] > 1 else torch.nan
-    margin = (scores - best)[:, : decoded.scores.shape[1]]
-    margin = margin.masked_fill(~margin.isfinite(), torch.nan)
     real = decoded.tokens != PAD
     length = real.sum(dim=2).clamp(min=1)
     chosen = decoded.log_probs.float().masked_fill(~real, 0.0)
@@ -121,9 +140,7 @@ def confidence_features(
     entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum(dim=3).masked_fill(~real, 0.0)
     columns = (
         chosen.sum(dim=2) / length,
-        chosen.amin(dim=2),
         entropy.sum(dim=2) / length,
-        margin.float(),
         length.float(),
         (decoded.tokens.new_tensor(places)[decoded.tokens].amax(dim=2) + 1).float().log(),
         kinds[:, None].expand_as(length).float(),

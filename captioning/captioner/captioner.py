@@ -160,7 +160,7 @@ class Captioner:
             down, right = map(float, config["offset"])
             captioner.model.encoder.offsets[captioner.preprocessing.size] = down, right
         if "calibration" in config:
-            calibration = Calibration(**config["calibration"])
+            calibration = Calibration.from_config(config["calibration"])
             # Files of version 0.4 do not say the search; it was their own.
             search = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
             captioner.calibration = replace(calibration, search=search.config)
@@ -330,7 +330,7 @@ class Captioner:
         memory = self.remember(annotations)
         if written is None:
             search = search.for_images(each.view.pixels.numpy().tobytes() for each in good)
-            every = self.decode(memory, search)
+            decoded = self.decode(memory, search)
         else:
             written = written.to(self.device)
             logits, weights = self.teacher_forcing(memory, written)
@@ -338,10 +338,10 @@ class Captioner:
             log_probs = log_probs.masked_fill(written == PAD, 0.0)
             lengths = (written != PAD).sum(dim=2)
             scores = log_probs.sum(dim=2) / lengths**search.length_penalty
-            every = Decoded(written, log_probs, weights, scores)
-        if every.scores.isnan().any():
+            decoded = Decoded(written, log_probs, weights, scores)
+        if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
-        decoded = Decoded(*(part[:, :most] for part in every))
+        decoded = Decoded(*(part[:, :most] for part in decoded))
         tokens, confidences, kinds = decoded.tokens, None, None
         alternatives: Sequence[Tensor] = ()
         if self.calibration is not None or runners_up:
@@ -350,7 +350,7 @@ class Captioner:
                 kinds = self.calibration.kind(annotations)
                 if has_confidence:
                     places = self.vocabulary.places
-                    features = confidence_features(decoded, every.scores, logits, kinds, places)
+                    features = confidence_features(decoded, logits, kinds, places)
                     confidences = self.calibration.confidence(features)
                 logits = logits / self.calibration.temperature
                 log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]

@@ -10,11 +10,13 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from captioning.captioner.calibration import removed_features
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, printable, shown
 from captioning.files import opened, read_json
+from captioning.progress_bar import say
 from captioning.shelf import DEFAULT, path_of
 
 KEY = "captioner"
@@ -61,6 +63,11 @@ def load(
     except Exception as error:  # a class may raise anything, and a user's class does
         summary = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
+    if captioner.calibration and (features := removed_features(config["calibration"])):
+        say(
+            f"{printable(path)}: confidences are without {' and '.join(features)}, which this "
+            "version does not use; captioning calibrate fits the others"
+        )
     captioner.preprocessing.max_pixels = int(max_megapixels * 1e6)
     captioner.bfloat16 = bfloat16
     return captioner if torch.device(device).type == "cpu" else captioner.to(device)

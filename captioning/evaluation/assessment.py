@@ -43,13 +43,15 @@ SHRINKAGE = 1.5e3  # and of the weights of the kind of photo
 FOLDS = 5  # each gets the kinds of its photos from the others
 PATTERNS = 0.1  # weight of all patterns beside that of all photos
 
-UNCALIBRATED = Calibration(1.0, (0.0,) * len(FEATURES), (0.0,) * len(FEATURES), 0.0, (), (0.5, 0.0))
+ZEROS = dict.fromkeys(FEATURES, 0.0)
+
+UNCALIBRATED = Calibration(1.0, ZEROS, ZEROS, 0.0, named=(0.5, 0.0))
 """The start of a model without a calibration: its captions are equally likely to be good, and what
 its words name is named by half the log-odds of their probability."""
 
-BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None), (None, None), (0, None))
-"""Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
-nor does more entropy make it surer, so that odd pictures do not profit from chance in few photos.
+BOUNDS = ((0, None), (None, 0), (None, None), (None, None), (0, None))
+"""Of the weights of `FEATURES`: likelier words never make a caption less sure, nor does more
+entropy make it surer, so that odd pictures do not profit from chance in few photos.
 """
 
 
@@ -145,7 +147,7 @@ def assess(
         best = Decoded(*(part[:, :1] for part in decoded))
         logits = captioner.teacher_forcing(memory, best.tokens)[0]
         unknown = annotations.new_full((len(mine),), torch.nan)
-        known = confidence_features(best, decoded.scores, logits, unknown, words.places)[:, 0]
+        known = confidence_features(best, logits, unknown, words.places)[:, 0]
         vectors = annotations.float().mean(dim=1).cpu().numpy()
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
@@ -278,16 +280,15 @@ def calibrated(
     if not count:
         return start
     kinds, photo = _kinds(assessed, start, patterns)
-    features = np.column_stack([assessed.features[:, :-1], kinds])
-    known = np.isfinite(features)  # one caption alone, say, has no margin
-    means = np.where(known, features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
-    centred = np.where(known, features, means) - means
-    scales = np.maximum(centred.std(axis=0), 1e-6)
-    standard = centred / scales
-    before = np.zeros(len(scales))
-    before[: len(start.weights)] = start.weights
-    moved = (means[: len(start.means)] - start.means) @ start.weights
-    first = np.append(before * scales, start.bias + moved)
+    features = np.column_stack([assessed.features[:, :-1], np.nan_to_num(kinds)])
+    means = features.mean(axis=0)
+    scales = np.maximum(features.std(axis=0), 1e-6)
+    standard = (features - means) / scales
+    start_means, start_weights = (
+        np.array([values[name] for name in FEATURES]) for values in (start.means, start.weights)
+    )
+    moved = (means - start_means) @ start_weights
+    first = np.append(start_weights * scales, start.bias + moved)
     *weights, bias = _regression(standard, assessed.good, assessed.equal, first, count, BOUNDS)
 
     p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
@@ -302,7 +303,7 @@ def calibrated(
     if any(counts):
         slope, intercept, of_kind = (*(start.named or UNCALIBRATED.named), 0.0)[:3]
         if of_kind:
-            intercept += of_kind * (means[-1] - start.means[-1])
+            intercept += of_kind * (means[-1] - start_means[-1])
         odds = logit(np.concatenate(assessed.said)[:, best].clip(LEAST, 1 - LEAST))
         of_words = np.column_stack([odds, np.repeat(standard[:, -1], counts)])
         slope, of_kind, intercept = _regression(
@@ -316,8 +317,8 @@ def calibrated(
         chance = slope, intercept, of_kind / scales[-1]
     return Calibration(
         temperature=float(TEMPERATURES[best]),
-        means=tuple(means.tolist()),
-        weights=tuple((np.array(weights) / scales).tolist()),
+        means=dict(zip(FEATURES, means.tolist(), strict=True)),
+        weights=dict(zip(FEATURES, (np.array(weights) / scales).tolist(), strict=True)),
         bias=float(bias),
         photo=photo,
         named=tuple(map(float, chance)),

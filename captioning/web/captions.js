@@ -65,10 +65,8 @@ export class Captioner {
     const isCalibrated = this.about.calibrated && !begin && !text
       && width === this.about.search.width;
     const captions = [];
-    for (const [place, caption] of found.slice(0, begin ? 1 : most).entries()) {
-      const other = found[place ? 0 : 1];
-      const margin = other ? caption.score - other.score : NaN;
-      captions.push(await this.read(caption, margin, memory, start, annotations, isCalibrated));
+    for (const caption of found.slice(0, begin ? 1 : most)) {
+      captions.push(await this.read(caption, memory, start, annotations, isCalibrated));
     }
     return captions;
   }
@@ -177,8 +175,7 @@ export class Captioner {
   }
 
   /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
-  async read({ tokens, logProbs: chosen, score }, margin, memory, start, annotations,
-    isCalibrated) {
+  async read({ tokens, logProbs: chosen, score }, memory, start, annotations, isCalibrated) {
     const { words, tokenizer, calibration, search: { length_penalty: penalty } } = this.about;
     const written = tokens.filter((token) => token !== EOS);
     const steps = [];
@@ -198,7 +195,7 @@ export class Captioner {
       caption: joined(texts, tokenizer),
       score: score ?? total / tokens.length ** penalty, // of given words
       ...(isCalibrated && tokens.at(-1) === EOS && {
-        confidence: this.confidence(chosen, steps, margin, tokens, kind),
+        confidence: this.confidence(chosen, steps, tokens, kind),
       }),
       words: written.map((token, place) => {
         const likely = tempered(Float64Array.from(steps[place].logProbs),
@@ -232,22 +229,26 @@ export class Captioner {
     if (this.about.functions.includes(word.toLowerCase())) return { named: null };
     const [slope, intercept, ofKind = 0] = named;
     const odds = 1 / Math.min(Math.max(probability, LEAST), 1 - LEAST) - 1;
-    const shift = Number.isNaN(kind) ? 0 : ofKind * (kind - means.at(-1));
+    const shift = Number.isNaN(kind) ? 0 : ofKind * (kind - means["kind of photo"]);
     return { named: 1 / (1 + odds ** slope * Math.exp(-intercept - shift)) };
   }
 
-  /* The chance that the caption is good: a logistic regression on signs of it. */
-  confidence(logProbs, steps, margin, tokens, kind) {
+  /* The chance that the caption is good: a logistic regression on features of it. */
+  confidence(logProbs, steps, tokens, kind) {
     const { calibration: { means, weights, bias }, ranks } = this.about;
     const rarest = Math.max(...tokens.map((token) => ranks[token] ?? token - UNK), 0);
     const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
     const entropies = logProbs.map((_, place) => steps[place].logProbs.reduce(
       (sum, each) => (each === -Infinity ? sum : sum - each * Math.exp(each)), 0));
-    const signs = [mean(logProbs), Math.min(...logProbs), mean(entropies), margin, logProbs.length,
-      Math.log(rarest + 1), kind];
-    const known = signs.slice(0, means.length).map((sign, place) => (Number.isFinite(sign) ? sign : means[place]));
-    const logit = known.reduce(
-      (sum, sign, place) => sum + weights[place] * (sign - means[place]), bias);
+    const features = {
+      "mean log probability": mean(logProbs),
+      "mean entropy": mean(entropies),
+      "length": logProbs.length,
+      "rarest word": Math.log(rarest + 1),
+      "kind of photo": Number.isNaN(kind) ? means["kind of photo"] : kind,
+    };
+    const logit = Object.entries(features).reduce(
+      (sum, [name, feature]) => sum + weights[name] * (feature - means[name]), bias);
     return 1 / (1 + Math.exp(-logit));
   }
 

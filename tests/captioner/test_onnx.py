@@ -119,7 +119,7 @@ def test_the_example_says_the_same_of_drawn_scenes(
     captioner, photos = load("shapes"), [record.image for record in shapes_records]
     first = same_captions(captioner, photos, tmp_path, example)
     numbers = torch.linspace(-0.1, 0.1, captioner.model.decoder.annotation_dim + 1).tolist()
-    of_features = [0.1] * len(FEATURES)
+    of_features = dict.fromkeys(FEATURES, 0.1)
     captioner.search = captioner.search.replace(repeats=False)
     own = captioner.search.config
     calibration = Calibration(1.1, of_features, of_features, -1.0, photo=numbers, search=own)
@@ -157,7 +157,8 @@ def test_the_example_says_how_it_is_used_and_how_sure_it_is(
 ) -> None:
     photo = shapes_records[0].image
     own = load("shapes").search.config
-    calibration = Calibration(1.0, means=[0.0], weights=[0.0], bias=-1.0, search=own)
+    zeros = dict.fromkeys(FEATURES, 0.0)
+    calibration = Calibration(1.0, means=zeros, weights=zeros, bias=-1.0, search=own)
     export("shapes", tmp_path / "graphs", calibration=calibration, onnx=True)
 
     def example(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from captioning.captioner import Caption, export, load
-from captioning.captioner.calibration import Calibration
+from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
 from captioning.commands.caption_photos import text_names
 from captioning.data.readers import CaptionTable
@@ -46,7 +46,8 @@ def model(checkpoint: Path) -> list[str]:
 def calibrated(tmp_path: Path) -> list[str]:
     """A model with the confidence 0.27 in every caption."""
     file = tmp_path / "calibrated.safetensors"
-    export("shapes", file, calibration=Calibration(1.0, means=[0.0], weights=[0.0], bias=-1.0))
+    zeros = dict.fromkeys(FEATURES, 0.0)
+    export("shapes", file, calibration=Calibration(1.0, means=zeros, weights=zeros, bias=-1.0))
     return ["--model", str(file), "--device", "cpu"]
 
 

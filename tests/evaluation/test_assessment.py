@@ -1,6 +1,6 @@
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from captioning.captioner import export, load
-from captioning.captioner.calibration import FEATURES, Calibration, confidence_features
+from captioning.captioner.calibration import FEATURES, LISTED, Calibration, confidence_features
+from captioning.captioner.checkpoint import KEY, read
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -20,6 +22,7 @@ from captioning.errors import InputError
 from captioning.evaluation.assessment import (
     TEMPERATURES,
     UNCALIBRATED,
+    ZEROS,
     Assessed,
     assess,
     calibrated,
@@ -30,14 +33,15 @@ from captioning.search import BeamSearch, Decoded, DiverseBeamSearch, Sampling
 from captioning.shapes import write_shapes
 from captioning.shelf import path_of
 
-HAND = Calibration(0.5, (0.0,) * 5, (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
+HAND = Calibration(0.5, ZEROS, ZEROS | {"mean log probability": 1.0}, 0.25)
 
 
 def assessed(images: int = 4000, seed: int = 0) -> Assessed:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(images, len(FEATURES)))
-    good = random.random(images) < 1 / (1 + np.exp(-(features[:, 0] + 0.5 * features[:, 3] + 0.3)))
+    odds_of_good = features[:, 0] + 0.5 * features[:, FEATURES.index("rarest word")] + 0.3
+    good = random.random(images) < 1 / (1 + np.exp(-odds_of_good))
     logits = random.normal(size=(3 * images, 8)) * 2.0
     truth = np.exp(logits / 1.5)  # so the temperature is 1.5
     words = (
@@ -71,9 +75,8 @@ def of_two_sets(images: int = 4000, seed: int = 0) -> Assessed:
 def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     found = calibrated(assessed())
     assert found.temperature == pytest.approx(1.5, rel=0.06)  # a step of the grid
-    assert found.weights[0] == pytest.approx(1.0, abs=0.1)
-    assert found.weights[3] == pytest.approx(0.5, abs=0.1)
-    assert found.weights[4] == pytest.approx(0.0, abs=0.1)
+    expected_weights = ZEROS | {"mean log probability": 1.0, "rarest word": 0.5}
+    assert found.weights == pytest.approx(expected_weights, abs=0.1)
     assert found.named == pytest.approx((0.5, 1.0, 0.0), abs=0.1)
     assert found.photo == ()
     expected = 1 / (1 + np.exp(-1))
@@ -194,19 +197,16 @@ def test_a_start_that_knows_kinds_of_photos_is_moved_little_by_few() -> None:
 
 
 def test_many_photos_calibrate_as_if_there_were_no_start() -> None:
-    start = Calibration(1.0, (0.0,) * 5, (0.0, 1.0, 0.0, 0.0, 0.0), -2.0)
+    start = Calibration(1.0, ZEROS, ZEROS | {"mean entropy": -1.0}, -2.0)
     found, plain = calibrated(assessed(), start), calibrated(assessed())
     assert found.weights == pytest.approx(plain.weights, abs=0.05)
     assert found.bias == pytest.approx(plain.bias, abs=0.05)
 
 
-def test_a_sign_that_no_caption_has_gets_no_weight() -> None:
-    given = assessed()
-    features = given.features.copy()
-    features[:, 3] = np.nan
-    found = calibrated(replace(given, features=features))
-    assert found.weights[0] == pytest.approx(1.0, abs=0.1)
-    assert (found.means[3], found.weights[3]) == (0, pytest.approx(0, abs=1e-3))
+def test_a_kind_of_photo_that_is_not_known_gets_no_weight() -> None:
+    found = calibrated(assessed())
+    assert found.means["kind of photo"] == 0
+    assert found.weights["kind of photo"] == pytest.approx(0, abs=1e-3)
 
 
 def test_calibrated_probabilities_come_true_as_often_as_they_say() -> None:
@@ -214,7 +214,9 @@ def test_calibrated_probabilities_come_true_as_often_as_they_say() -> None:
     assert report.captions.error < 0.03
     assert report.words.error < 0.03
     assert len(report.captions.outcomes) == 4000
-    wrong = CalibrationReport.of((assessed(seed=1), Calibration(0.4, (0.0,) * 5, (3.0,) * 5, 0.0)))
+    wrong = CalibrationReport.of(
+        (assessed(seed=1), Calibration(0.4, ZEROS, dict.fromkeys(FEATURES, 3.0), 0.0))
+    )
     assert wrong.captions.error > 0.1
     assert wrong.words.error > 0.1
 
@@ -244,21 +246,45 @@ def test_a_good_caption_is_as_close_to_references_as_people() -> None:
         good_captions({0: "a dog"}, [Record(Path("x"), 0, ("a dog",))])
 
 
-@pytest.mark.parametrize(
-    ("scores", "margins"),
-    [
-        ([-1.0, -1.5, -4.0], [0.5, -0.5, -3.0]),
-        ([-2.0, -torch.inf, -torch.inf], [torch.nan] * 3),
-        ([-1.0], [torch.nan]),
-    ],
-)
-def test_the_margin_is_to_the_best_other_caption(scores: list[float], margins: list[float]) -> None:
-    found, count = torch.tensor([scores]), len(scores)
-    tokens, zeros = torch.full((1, count, 1), 4), torch.zeros(1, count, 1)
-    decoded = Decoded(tokens, zeros, zeros[..., None], found)
-    logits, kinds = torch.zeros(1, count, 1, 6), torch.zeros(1)
-    features = confidence_features(decoded, found, logits, kinds, Vocabulary(["a", "b"]).places)
-    assert features[0, :, 3].tolist() == pytest.approx(margins, nan_ok=True)
+LISTS = {
+    "version 0.3": ([-0.3, -1.0, 0.7, 0.1, 10.0], [1.0, 0.0, -3.0, 0.0, -0.2]),
+    "version 0.4": (
+        [-0.3, -1.0, 0.7, 0.1, 10.0, 5.0, 0.4],
+        [1.0, 0.0, -3.0, 0.0, -0.2, 0.25, 5.0],
+    ),
+    "removed features that weigh something": (
+        [-0.3, -1.0, 0.7, 0.1, 10.0],
+        [1.0, 0.5, -3.0, 2.0, -0.2],
+    ),
+}
+"""Means and weights as files of earlier versions list them."""
+
+
+@pytest.mark.parametrize("version", LISTS)
+def test_a_listed_calibration_keeps_the_weights_of_its_features(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    means, weights = LISTS[version]
+    path, search = path_of("shapes"), load("shapes").search.config
+    config, tensors = read(path)
+    config["calibration"] = {**asdict(HAND), "means": means, "weights": weights, "search": search}
+    model = tmp_path / "listed.safetensors"
+    save_file(tensors, model, {KEY: json.dumps(config)})
+    calibration = load(model).calibration
+    assert calibration is not None
+    kept = [place for place, name in enumerate(LISTED[: len(means)]) if name in FEATURES]
+    assert [calibration.means[LISTED[place]] for place in kept] == [means[place] for place in kept]
+    features = torch.linspace(-1, 1, len(FEATURES))
+    logit = sum(
+        weights[place] * (features[FEATURES.index(LISTED[place])] - means[place]) for place in kept
+    )
+    assert calibration.confidence(features) == pytest.approx((logit + HAND.bias).sigmoid())
+    told = capsys.readouterr().err
+    if "weigh" not in version:
+        assert told == ""
+    else:
+        [line] = told.splitlines()
+        assert "confidences are without least log probability and margin, which this" in line
 
 
 def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
@@ -274,9 +300,7 @@ def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
             zeros[..., None],
         )
         logits = logits.expand(1, 1, 2, len(words))
-        features = confidence_features(
-            decoded, zeros[..., 0], logits, zeros[0, 0, :1], words.places
-        )
+        features = confidence_features(decoded, logits, zeros[0, 0, :1], words.places)
         rarest.append(features[0, 0, FEATURES.index("rarest word")].exp().item())
     # The second most frequent word of the captions, and the third.
     assert rarest == pytest.approx([2, 3, 4, 3, 4])
@@ -371,7 +395,7 @@ def test_commands_say_how_sure_a_calibrated_model_is(
     assert "calibration error" in capsys.readouterr().out
     calibration = load(tmp_path / "new.safetensors").calibration
     assert calibration is not None  # a few photos move the model's own
-    assert calibration.weights[:5] == pytest.approx(HAND.weights, abs=0.3)
+    assert calibration.weights == pytest.approx(HAND.weights, abs=0.3)
     assert calibration.bias != HAND.bias
 
 

@@ -102,8 +102,8 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
 def test_a_finished_model_is_replaced_by_the_same_command_alone(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    count, model = len(FEATURES), tmp_path / "start.safetensors"
-    start = Calibration(1.0, (0.0,) * count, (1.0, *(0.0,) * (count - 1)), -1.0)
+    zeros, model = dict.fromkeys(FEATURES, 0.0), tmp_path / "start.safetensors"
+    start = Calibration(1.0, zeros, zeros | {"mean log probability": 1.0}, -1.0)
     export("shapes", model, calibration=start)
     before = tuned(folder, model=model).read_bytes()
     calibration = load(tmp_path / "out/best.safetensors").calibration
