@@ -93,9 +93,8 @@ def compare(
     /,
     *,
     samples: int = 1000,
-    trials: int = 10_000,
     seed: int = 0,
-    format: Literal["text", "csv", "markdown"] = "text",
+    format: Literal["text", "csv"] = "text",
     out: Path | None = None,
     reading: ReferenceOptions = ReferenceOptions(),
     metrics: MetricOptions = MetricOptions(),
@@ -107,8 +106,7 @@ def compare(
         second: System B's captions of the same images.
         references: The reference captions, in any form that `captioning score` reads.
         samples: Samples of the paired bootstrap.
-        trials: Trials of the approximate randomisation.
-        seed: Of samples and trials.
+        seed: Of the samples.
         format: Of the table.
         out: Write the table to this file, not to the screen.
     """
@@ -119,9 +117,9 @@ def compare(
     _, [one, other] = _reports([first, second], references, reading, metrics)
     note = (
         f"A: {printable(first)}; B: {printable(second)}; {len(one.captions)} images; {samples} "
-        f"bootstrap samples, {trials} randomisation trials, seed {seed}"
+        f"bootstrap samples, seed {seed}"
     )
-    found = compared(one.scores, other.scores, samples, trials, seed)
+    found = compared(one.scores, other.scores, samples, seed)
     table = comparison_table(found, note, format)
     if out is None:
         print(table)

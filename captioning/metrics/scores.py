@@ -80,21 +80,6 @@ class Scores:
             found |= formula(counts @ statistics)
         return found
 
-    def differences_when_swapped(
-        self, other: "Scores", swaps: NDArray[np.float64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Corpus scores of another system minus these by name, (T,), in T trials.
-
-        `swaps`, (T, images), is 1 where the systems swap the captions of an image, else 0.
-        """
-        gains = {name: other.images[name] - scores for name, scores in self.images.items()}
-        found = {name: gain.mean() - 2 * (swaps @ gain) / len(gain) for name, gain in gains.items()}
-        for (own, formula), (theirs, _) in zip(self.summed, other.summed, strict=True):
-            moved = swaps @ (theirs - own)
-            ours, others = formula(own.sum(axis=0) + moved), formula(theirs.sum(axis=0) - moved)
-            found |= {name: others[name] - scores for name, scores in ours.items()}
-        return found
-
 
 Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
 """Scores the words of one caption per image against the words of the image's references."""
@@ -216,22 +201,18 @@ def percentile_interval(values: NDArray[np.float64]) -> tuple[float, float]:
     return low, high
 
 
-Draws: TypeAlias = Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]]
-"""Scores by name, (R,), of R draws of images, (R, images)."""
-
-
 def resampled(
-    scored: Draws, images: int, seed: int = 0, count: int = RESAMPLES
+    scored: Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]],
+    images: int,
+    seed: int = 0,
+    count: int = RESAMPLES,
 ) -> dict[str, NDArray[np.float64]]:
-    """The scores of `count` resamples by name, from how often each of them has each image."""
+    """The scores of `count` resamples by name, from how often each of them has each image.
+
+    `scored` gives the scores by name, (R,), of R resamples, (R, images).
+    """
     rng, share = np.random.default_rng(seed), np.full(images, 1 / images)
-    return in_blocks(scored, lambda rows: rng.multinomial(images, share, size=rows), images, count)
-
-
-def in_blocks(
-    scored: Draws, draw: Callable[[int], NDArray[Any]], images: int, count: int
-) -> dict[str, NDArray[np.float64]]:
-    """The scores of `count` draws of images by name, few enough of them at a time for memory."""
-    rows = max(1, BLOCK // images)
-    parts = [scored(draw(min(rows, count - start))) for start in range(0, count, rows)]
+    rows = max(1, BLOCK // images)  # at a time, for memory
+    sizes = [min(rows, count - start) for start in range(0, count, rows)]
+    parts = [scored(rng.multinomial(images, share, size=size)) for size in sizes]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
