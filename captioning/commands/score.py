@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -94,11 +94,9 @@ def compare(
     *,
     samples: int = 1000,
     seed: int = 0,
-    format: Literal["text", "csv"] = "text",
-    out: Path | None = None,
     reading: ReferenceOptions = ReferenceOptions(),
     metrics: MetricOptions = MetricOptions(),
-) -> None:
+) -> dict[str, Any]:
     """Test whether one system's captions are better than another's.
 
     Args:
@@ -107,25 +105,21 @@ def compare(
         references: The reference captions, in any form that `captioning score` reads.
         samples: Samples of the paired bootstrap.
         seed: Of the samples.
-        format: Of the table.
-        out: Write the table to this file, not to the screen.
+
+    Returns:
+        By score, a `Compared`: first, second, interval and p_value.
     """
     from captioning.errors import printable
     from captioning.evaluation.comparison import compared, comparison_table
-    from captioning.files import written_whole
 
     _, [one, other] = _reports([first, second], references, reading, metrics)
     note = (
         f"A: {printable(first)}; B: {printable(second)}; {len(one.captions)} images; {samples} "
         f"bootstrap samples, seed {seed}"
     )
-    found = compared(one.scores, other.scores, samples, seed)
-    table = comparison_table(found, note, format)
-    if out is None:
-        print(table)
-    else:
-        with written_whole(out) as temporary:
-            temporary.write_text(f"{table}\n", encoding="utf-8")
+    comparison = compared(one.scores, other.scores, samples, seed)
+    print(comparison_table(comparison, note))
+    return comparison
 
 
 def _reports(

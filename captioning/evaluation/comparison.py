@@ -4,10 +4,8 @@ By the paired bootstrap: Koehn, "Statistical Significance Tests for Machine Tran
 Evaluation", EMNLP 2004, https://aclanthology.org/W04-3250.
 """
 
-import csv
-import io
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +17,13 @@ from captioning.progress_bar import stage
 ROUNDING = 1e-12
 """Differences this close count as equal: the order of a sum changes its last bits."""
 
-P_VALUE = "p bootstrap"
-
-Format = Literal["text", "csv"]
-
 
 class Compared(NamedTuple):
     """A corpus score of two systems, with the interval and the p-value of their difference.
 
-    Both are by the paired bootstrap. As in sacreBLEU and Moses, the absolute differences of the
-    samples, shifted to a mean of 0, are the distribution under the null hypothesis. For clear
-    differences the p-value is half of a two-sided one. Unlike sacreBLEU's, ties are extreme: equal
-    systems have p = 1.
+    Both are of the same samples of the paired bootstrap: the p-value is two-sided, twice the share
+    of samples in which the other system is as good or better. So it is below 0.05 where the 95 %
+    interval excludes 0.
     """
 
     first: float
@@ -60,43 +53,32 @@ def compared(
         return {name: theirs[name] - own for name, own in first.resampled(counts).items()}
 
     bootstrap = resampled(differences, images, seed, samples)
-    found = {}
-    for name, own in first.corpus.items():
-        difference, distances = second.corpus[name] - own, np.abs(bootstrap[name])
-        found[name] = Compared(
-            own,
+    return {
+        name: Compared(
+            score,
             second.corpus[name],
             percentile_interval(bootstrap[name]),
-            share_as_extreme(difference, distances - distances.mean()),
+            two_sided_p_value(bootstrap[name]),
         )
-    return found
+        for name, score in first.corpus.items()
+    }
 
 
-def share_as_extreme(difference: float, distances: NDArray[np.float64]) -> float:
-    """The p-value of a difference: the share of distances that are at least as large.
-
-    The observed difference counts as one of them.
-    """
-    extreme = distances >= abs(difference) - ROUNDING
-    return float(extreme.sum() + 1) / (len(extreme) + 1)
+def two_sided_p_value(differences: NDArray[np.float64]) -> float:
+    """Twice the smaller share of samples at or beyond 0; the observed data count as one sample."""
+    beyond = min((differences <= ROUNDING).sum(), (differences >= -ROUNDING).sum())
+    return min(1.0, 2 * float(beyond + 1) / (len(differences) + 1))
 
 
-def comparison_table(found: Mapping[str, Compared], note: str, form: Format = "text") -> str:
-    """The scores with their differences; as CSV in full precision, as text with a note below."""
-    if form == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["score", "A", "B", "difference", "low", "high", P_VALUE])
-        for name, (first, second, interval, p_value) in found.items():
-            writer.writerow([name, first, second, second - first, *interval, p_value])
-        return text.getvalue().rstrip("\n")
-    header = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", P_VALUE)
+def comparison_table(comparison: Mapping[str, Compared], note: str) -> str:
+    """The scores with their differences, and a note below."""
+    header = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", "p-value")
     rows = [
         (
             *(name, f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}"),
             "{:+.4f} to {:+.4f}".format(*interval),
             f"{p_value:.4f}",
         )
-        for name, (first, second, interval, p_value) in found.items()
+        for name, (first, second, interval, p_value) in comparison.items()
     ]
     return f"{aligned([header, *rows])}\n{note}"

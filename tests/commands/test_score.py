@@ -1,6 +1,5 @@
 """`captioning score` and `compare`: captions and references in files of every form."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import captioning
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.evaluation.report import Report
@@ -106,16 +106,18 @@ def test_saved_document_frequencies_are_those_that_cider_goes_by(
     assert "CIDEr of one image" not in shown.err
 
 
-def test_the_table_has_the_scores_of_both_systems(files: list[str], capsys: Capture) -> None:
-    assert main(["compare", *files, "--format", "csv"]) == 0
-    found = {row["score"]: row for row in csv.DictReader(capsys.readouterr().out.splitlines())}
+def test_the_comparison_has_the_scores_of_both_systems(files: list[str], capsys: Capture) -> None:
+    comparison = captioning.compare(*files)
+    table = capsys.readouterr().out
     bad, good = (Report.of(captions, REFERENCES).corpus for captions in (BAD, GOOD))
-    assert list(found) == list(bad)
-    for name, row in found.items():
-        assert float(row["A"]) == pytest.approx(bad[name])
-        assert float(row["B"]) == pytest.approx(good[name])
-        assert float(row["low"]) <= float(row["difference"]) <= float(row["high"])
-        assert 0 < float(row["p bootstrap"]) <= 1
+    assert list(comparison) == list(bad)
+    for name, difference in comparison.items():
+        assert difference.first == pytest.approx(bad[name])
+        assert difference.second == pytest.approx(good[name])
+        low, high = difference.interval
+        assert low <= difference.second - difference.first <= high
+        assert 0 < difference.p_value <= 1
+        assert name in table
 
 
 def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsys: Capture) -> None:
