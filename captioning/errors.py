@@ -15,6 +15,13 @@ UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
 
+REMOVED = {
+    "--hard": "captioning shapes draws plain scenes",
+    "shapes_hard_scenes": "take shapes",
+    "SupervisedAttention": "take captioning.training.GuidedAttention, which needs no boxes",
+}
+"""Names of earlier versions, and what to do instead."""
+
 _SHORT = Repr()  # a value may be huge or deeply nested
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
 
@@ -76,6 +83,14 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
         raise InputError(f"{path}: {reason}") from error
     except (ValueError, EOFError, RecursionError, *errors) as error:  # type: ignore[misc]
         raise InputError(f"{path}: {str(error) or type(error).__name__}") from error
+
+
+def removed(message: object) -> str | None:
+    """The line to print instead of a message about a removed name; None if it has no such name."""
+    for name, instead in REMOVED.items():
+        if re.search(rf"(?<![\w-]){name}(?![\w-])", str(message)):
+            return f"{name} was removed; {instead}"
+    return None
 
 
 def shown(value: object) -> str:

@@ -18,7 +18,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from captioning import __version__
 from captioning.configurable import import_modules
-from captioning.errors import InputError, printable
+from captioning.errors import InputError, printable, removed
 
 COMMANDS = {
     "demo": "captioning.commands.serve:demo",
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
-        return _failed(f"{error} See captioning --help.", 2)
+        return _failed(removed(error) or f"{error} See captioning --help.", 2)
     except InputError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:

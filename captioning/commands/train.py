@@ -33,7 +33,6 @@ def train_model(*options: Keys) -> None:
     - `self_critical`: after another, on from its best model to a higher CIDEr
     - `shapes`: drawn scenes, in minutes on one core
     - `shapes_hard`: after shapes, hard attention
-    - `shapes_hard_scenes`: crowded drawn scenes, whose boxes teach attention
     - `shapes_transformer`: after shapes, a transformer
 
     Every key of a configuration is an option. The most usual ones, and those of the command:
@@ -159,7 +158,6 @@ def shapes(
     val: int = 500,
     test: int = 500,
     pixels: int = 128,
-    hard: bool = False,
     seed: int = 0,
     processes: int | None = None,
 ) -> None:
@@ -171,7 +169,6 @@ def shapes(
         val: Scenes to validate on.
         test: Scenes held out.
         pixels: Side of a picture.
-        hard: Draw three to five textured objects, some partly hidden, among clutter.
         seed: Of what is drawn.
         processes: Drawing processes; by default one for each core and each 1,000 scenes.
     """
@@ -179,5 +176,5 @@ def shapes(
 
     worthwhile = max(1, min(os.cpu_count() or 1, (train + val + test) // 1000))
     processes = processes or worthwhile
-    write_shapes(directory, train, val, test, pixels, seed, processes=processes, hard=hard)
+    write_shapes(directory, train, val, test, pixels, seed, processes=processes)
     print(printable(directory))

@@ -72,9 +72,6 @@ class CaptionData(pl.LightningDataModule):
         InputError: `features`, `augment`, `mirror` and `crop` exclude each other.
     """
 
-    tells_seen = False
-    """Whether training batches include the part of its photo that each image shows."""
-
     reader: Reader
     size: int = 224
     fit: Fit = "crop"
@@ -232,7 +229,7 @@ class CaptionData(pl.LightningDataModule):
         varied = {"augment": self.augment, "mirrored": self._mirrored, "crop": self.crop}
         if self.augment:
             varied["may_mirror"] = self.may_mirror
-        return self._loader(self.train_records, sampler, **varied, tells_seen=self.tells_seen)
+        return self._loader(self.train_records, sampler, **varied)
 
     def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(self.val_records)

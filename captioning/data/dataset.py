@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -15,20 +15,12 @@ from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from captioning.data.feature_cache import FeatureCache
-from captioning.data.images import read_photo
-from captioning.data.preprocessing import Place, Preprocessing
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
 SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
 POOL = 32  # batches; a pool's images are sorted by caption length and cut into batches
-
-
-class Seen(NamedTuple):
-    """The part of a photo that an image shows, and whether left and right are exchanged."""
-
-    crop: Place
-    is_mirrored: bool
 
 
 class Example(NamedTuple):
@@ -37,7 +29,6 @@ class Example(NamedTuple):
     image: Tensor  # uint8 pixels (3, S, S), or half-precision features (L, D)
     captions: list[Int[Tensor, "T"]]  # word ids between BOS and EOS
     record: Record
-    seen: Seen | None = None  # if asked for
 
 
 class Batch(NamedTuple):
@@ -46,7 +37,6 @@ class Batch(NamedTuple):
     images: Tensor  # uint8 pixels (B, 3, S, S), or half-precision features (B, L, D)
     tokens: Int[Tensor, "B N T"]  # word ids from BOS to EOS, then PAD
     records: list[Record]
-    seen: Sequence[Seen] = ()  # empty if not asked for
 
     def to(self, device: torch.device) -> "Batch":
         images, tokens = (part.to(device, non_blocking=True) for part in (self.images, self.tokens))
@@ -60,8 +50,8 @@ def sided(record: Record) -> bool:
 
 def collate(examples: Sequence[Example]) -> Batch:
     """Examples as one batch."""
-    images, captions, records, seen = zip(*examples, strict=True)
-    return Batch(torch.stack(images), padded(captions), [*records], [*filter(None, seen)])
+    images, captions, records = zip(*examples, strict=True)
+    return Batch(torch.stack(images), padded(captions), [*records])
 
 
 def padded(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T"]:
@@ -88,9 +78,7 @@ class CaptionDataset(Dataset[Example]):
     may_mirror: bool = True
     features: FeatureCache | None = None
     mirrored: FeatureCache | None = None
-    tells_seen: bool = False  # with features, this reads each photo once for its size
     crop: int | None = None
-    _places: dict[int, Place] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -100,7 +88,7 @@ class CaptionDataset(Dataset[Example]):
         record = self.records[index]
         generator = torch.Generator().manual_seed(seed)
         if self.features is not None:
-            image, seen = self._feature(index, self.features, generator)
+            image = self._feature(record, self.features, generator)
         else:
             read = self.preprocessing
             if self.augment:
@@ -108,18 +96,17 @@ class CaptionDataset(Dataset[Example]):
                 view = read.augmented(record.image, generator, flip)
             else:
                 view = read(record.image)
-            image, seen = view.pixels, Seen(view.crop, view.is_mirrored)
+            image = view.pixels
         captions = caption_ids(
             record, self.vocabulary, generator, self.captions_per_image, self.max_tokens
         )
-        return Example(image, captions, record, seen if self.tells_seen else None)
+        return Example(image, captions, record)
 
     def _feature(
-        self, index: int, features: FeatureCache, generator: torch.Generator
-    ) -> tuple[Tensor, Seen | None]:
-        record, is_mirrored = self.records[index], False
+        self, record: Record, features: FeatureCache, generator: torch.Generator
+    ) -> Tensor:
         if self.mirrored is not None and not sided(record):
-            is_mirrored = bool(torch.rand((), generator=generator) < 0.5)
+            is_mirrored = torch.rand((), generator=generator) < 0.5
             features = self.mirrored if is_mirrored else features
         image = features[record.image]
         if side := self.crop:
@@ -127,18 +114,7 @@ class CaptionDataset(Dataset[Example]):
             row, column = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
             cells = image.unflatten(0, (whole, whole))[row : row + side, column : column + side]
             image = cells.flatten(0, 1)
-        if not self.tells_seen:
-            return image, None
-        if index not in self._places:
-            photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
-            self._places[index] = self.preprocessing.place(photo.size)
-        place = self._places[index]
-        if side:
-            left, top, across, high = place
-            wide, tall = across / whole, high / whole  # a cell
-            column = whole - side - column if is_mirrored else column
-            place = left + column * wide, top + row * tall, side * wide, side * tall
-        return image, Seen(place, is_mirrored)
+        return image
 
 
 def caption_ids(

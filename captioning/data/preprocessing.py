@@ -36,10 +36,10 @@ class View(NamedTuple):
     pixels: UInt8[Tensor, "3 S S"] | Float16[Tensor, "P C"]  # or cached features
     crop: Place  # the part of the photo, with the bars beside it
     size: tuple[int, int]  # width and height of the photo in pixels
-    is_mirrored: bool = False  # left and right are exchanged
 
     def mirrored(self) -> "View":
-        return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
+        """With left and right exchanged."""
+        return self._replace(pixels=self.pixels.flip(-1))
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import numpy as np
 from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES, Scene, relation
 
 CAPTIONS = 5  # for each scene, as COCO has
-LONGEST = {2: 15, 3: 15, 4: 17, 5: 20}  # words in a caption of a scene of so many objects
+LONGEST = 15  # words in a caption
 
 BESIDE = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 BESIDE_IT = {
@@ -19,7 +19,7 @@ BESIDE_IT = {
     "below": "below it",
 }
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
-NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
+NUMBERS = {2: "two", 3: "three"}
 COUNTS = {word: number for number, word in NUMBERS.items()}
 
 LISTS = ("{all}", "there is {all}", "{number} shapes, {all}")
@@ -41,7 +41,7 @@ SIDES = {words: side for phrases in (BESIDE_IT, BESIDE) for side, words in phras
 
 
 def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
-    """Five different captions of a scene of two to five objects, in lower case, no full stop.
+    """Five different captions of a scene of two or three objects, in lower case, no full stop.
 
     Each is true, no phrase in it fits two objects, and its meaning does not depend on commas. One
     lists the objects; the others state relations, unless the scene has no clear one.
@@ -52,7 +52,7 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     while len(found) < CAPTIONS:
         sentence = (lists[0], *relations)[len(found)] if related else rng.choice(lists)
         caption = _fill(str(sentence), scene, rng)
-        if len(caption.split()) <= LONGEST[len(scene.shapes)] and caption not in found:
+        if len(caption.split()) <= LONGEST and caption not in found:
             found.append(caption)
     return tuple(found[i] for i in rng.permutation(CAPTIONS))
 

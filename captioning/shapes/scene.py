@@ -6,20 +6,8 @@ KINDS = ("circle", "square", "triangle", "star", "cross")
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange")
 SIZES = ("small", "large")
 BACKDROPS = ("flat", "gradient", "glow", "clouds", "stripes")
-MARKS = ("line", "curve", "blob", "letter")
 
 CLEAR = 1.5  # smallest ratio of the two axes' distances at which captions state a relation
-
-
-@dataclass(frozen=True)
-class Texture:
-    """A lighter or darker pattern on an object."""
-
-    pattern: str  # one of `captioning.shapes.drawing.PATTERNS`
-    shade: float  # from -1 (black) to 1 (white)
-    waves: float  # repeats of the pattern along the picture's side
-    angle: float  # its direction in radians
-    seed: int  # of its noise
 
 
 @dataclass(frozen=True)
@@ -33,14 +21,13 @@ class Shape:
     y: float
     radius: float  # of the circle around it, in picture sides
     angle: float = 0.0  # clockwise tilt in radians
-    texture: Texture | None = None
 
 
 @dataclass(frozen=True)
 class Background:
     """Two muted colours, RGB from 0 to 1, in a pattern behind the objects."""
 
-    pattern: str  # one of `BACKDROPS` or of `captioning.shapes.drawing.PATTERNS`
+    pattern: str  # one of `BACKDROPS`
     first: tuple[float, float, float]
     second: tuple[float, float, float]  # not in a flat background
     angle: float  # direction of a gradient or of stripes, in radians
@@ -48,30 +35,11 @@ class Background:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A piece of clutter, which captions do not mention. Places and lengths as in `Shape`."""
-
-    kind: str  # one of `MARKS`
-    colour: tuple[float, float, float]  # RGB, each 0 to 1
-    x: float  # of its centre
-    y: float
-    reach: float  # from the centre to its ends
-    width: float  # of its stroke; 0 for a blob
-    angle: float  # clockwise turn in radians
-    seed: int  # of its form
-    in_front: bool  # whether it covers the objects; otherwise they cover it
-
-
-@dataclass(frozen=True)
 class Scene:
-    """Objects on a background; no two of them share kind, colour and size.
-
-    Later objects cover earlier ones, and later marks earlier marks.
-    """
+    """Objects on a background; no two of them share kind, colour and size."""
 
     shapes: tuple[Shape, ...]
     background: Background
-    clutter: tuple[Mark, ...] = ()
 
 
 def relation(first: Shape, second: Shape, clear: float = 1.0) -> str | None:

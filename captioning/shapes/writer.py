@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from captioning.errors import InputError, reading
 from captioning.files import read_json, write_json
 from captioning.progress_bar import ProgressBar
-from captioning.shapes.drawing import box, picture, visible_masks
+from captioning.shapes.drawing import box, mask, picture
 from captioning.shapes.language import captions
-from captioning.shapes.random_scenes import random_hard_scene, random_scene
+from captioning.shapes.random_scenes import random_scene
 from captioning.shapes.scene import KINDS, Scene
 
 SETTINGS = "shapes.json"
@@ -41,7 +41,6 @@ def write_shapes(
     seed: int = 0,
     progress: bool = True,
     processes: int = 1,
-    hard: bool = False,
 ) -> None:
     """Draw a data set of scenes with captions, boxes and masks in COCO's layout.
 
@@ -60,16 +59,13 @@ def write_shapes(
         seed: of the scenes.
         progress: report progress on stderr.
         processes: how many draw at a time.
-        hard: draw `random_hard_scene` instead of `random_scene`.
 
     Raises:
         InputError: the directory holds something else.
     """
     directory = Path(directory)
     counts = {"train": train, "val": val, "test": test}
-    settings: dict[str, int] = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
-    if hard:
-        settings["hard"] = True
+    settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
     if (path := directory / SETTINGS).exists():
         if read_json(path) != settings:
             raise InputError(
@@ -108,17 +104,24 @@ def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
     """The scenes of a split that `write_shapes` has drawn, by image id.
 
     Raises:
-        InputError: the file does not exist, or holds no scenes.
+        InputError: the file does not exist, or holds no scenes, or hard ones of earlier versions.
     """
     path = Path(directory) / "annotations" / f"scenes_{split}.json"
     with reading(path):
-        return SCENES.validate_python(read_json(path))
+        content = read_json(path)
+        scenes = SCENES.validate_python(content)
+    if any("clutter" in scene for scene in content.values()):
+        raise InputError(
+            f"{path}: hard scenes were removed; draw plain ones by captioning shapes, or delete "
+            "this file to use the folder as any COCO folder"
+        )
+    return scenes
 
 
 def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> Drawn:
     """Write the picture of a scene, whose split and place in it are numbers."""
     rng = np.random.default_rng([settings["seed"], split, index])
-    scene = random_hard_scene(rng) if settings.get("hard") else random_scene(rng)
+    scene = random_scene(rng)
     image_id, pixels = split * ROOM + index + 1, settings["pixels"]
     name = f"{image_id:012d}.jpg"
     Image.fromarray(picture(scene, pixels)).save(folder / name, quality=QUALITY, subsampling=0)
@@ -132,15 +135,15 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
     for image, scene, texts in drawn:
         places = [{"id": 10 * image["id"] + n, "image_id": image["id"]} for n in range(10)]
         sentences += [place | {"caption": text} for place, text in zip(places, texts, strict=False)]
-        masks = visible_masks(scene, settings["pixels"])
-        for place, shape, seen in zip(places, scene.shapes, masks, strict=False):
-            encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
+        for place, shape in zip(places, scene.shapes, strict=False):
+            covered = mask(shape, settings["pixels"])
+            encoded = run_length.encode(np.asfortranarray(covered, dtype=np.uint8))
             instance = {
                 "category_id": KINDS.index(shape.kind) + 1,
-                "bbox": list(box(seen)),
-                "area": int(seen.sum()),
+                "bbox": list(box(covered)),
+                "area": int(covered.sum()),
                 "iscrowd": 0,
-                "segmentation": {"size": seen.shape, "counts": encoded["counts"].decode()},
+                "segmentation": {"size": covered.shape, "counts": encoded["counts"].decode()},
                 "attributes": {"colour": shape.colour, "size": shape.size},
             }
             instances.append(place | instance)

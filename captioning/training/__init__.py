@@ -6,7 +6,6 @@ from captioning.training.module import InverseSquareRoot, OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.sampled_bound import SampledBound
 from captioning.training.self_critical import SelfCritical
-from captioning.training.supervised_attention import SupervisedAttention
 
 __all__ = [
     "CrossEntropy",
@@ -18,5 +17,4 @@ __all__ = [
     "SampledBound",
     "Schedule",
     "SelfCritical",
-    "SupervisedAttention",
 ]

@@ -26,7 +26,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from captioning.configurable import USER_MODULES
-from captioning.errors import InputError, reading
+from captioning.errors import InputError, reading, removed
 from captioning.files import text_of
 from captioning.shelf import config_names, config_path_of
 
@@ -68,8 +68,9 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
             continue
         path = config_path_of(name if equals else next(waiting, ""))
         if not Path(path).is_file():
-            known = ", ".join(config_names())
-            raise InputError(f"{path}: no such file; give one, or one of {known}")
+            names = ", ".join(config_names())
+            line = f"{path}: no such file; give one, or one of {names}"
+            raise InputError(removed(path) or line)
         with reading(path, yaml.YAMLError):
             content = yaml.safe_load(text_of(path))
         if not isinstance(content, dict) or any(isinstance(p, list) for p in content.values()):
@@ -151,7 +152,7 @@ def checked_writers(given: Any, folder: Path) -> list[Any]:
 
 def one_line(error: BaseException) -> str:
     """A library's message in one line of moderate length."""
-    line = " ".join(str(error).split()) or type(error).__name__
+    line = removed(error) or " ".join(str(error).split()) or type(error).__name__
     if "import_path_" in line:
         line = line.partition(" Add the import path")[0]
         line += " A configuration may name classes of captioning and of modules given by --import."

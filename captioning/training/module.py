@@ -150,7 +150,6 @@ class CaptioningModule(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
-        data.tells_seen = self.objective.needs_seen
         if stage == "fit":
             with progress_bar.stage("preparing the objective"):
                 self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)

@@ -39,13 +39,10 @@ class Objective(ABC):
     """Computes the loss of a batch.
 
     Attributes:
-        needs_seen: whether batches must say which part of its photo each image shows.
         records: the photos with the training captions; like the others set by `prepare`.
         vocabulary: the words.
         preprocessing: how a photo becomes an image.
     """
-
-    needs_seen = False
 
     def check(self, model: Model) -> None:  # noqa: B027 - most objectives train any model
         """Called with the model before any photo is read; InputError if it is unsuitable."""

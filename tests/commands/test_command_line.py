@@ -46,7 +46,7 @@ PUBLISHED = {
     "compare": f"A B REFERENCES {FILES} --samples= --seed=",
     "ground": f"{DATA} {MODEL} --words= --out= --references --map= --wandb",
     "check": "DIR --images= --caption-column= --max-megapixels=",
-    "shapes": "DIR --train= --val= --test= --pixels= --hard --seed= --processes=",
+    "shapes": "DIR --train= --val= --test= --pixels= --seed= --processes=",
     "models": "",
     "export": "MODEL --model= --half --onnx --web --runtime= --evaluation= --license= TARGET",
     "push": "MODEL ADDRESS --private --revision=",
@@ -54,7 +54,7 @@ PUBLISHED = {
 """Arguments and options of version 0.3.0; an equals sign stands for a value.
 
 Of that version's, these went: ``judge``, ``--devices`` and ``--num-nodes`` of `caption` and
-`evaluate`, and ``--trials``, ``--format`` and ``--out`` of `compare`.
+`evaluate`, ``--trials``, ``--format`` and ``--out`` of `compare`, and ``--hard`` of `shapes`.
 """
 
 CHOSEN = {"--kernels": "off", "--tokenizer": "characters"}
@@ -128,6 +128,27 @@ def test_a_misspelt_command_line_is_one_line(
     assert line.startswith("captioning: ")
     assert expected in line
     assert line.endswith("See captioning --help.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["shapes", "x", "--hard"], "--hard was removed; captioning shapes draws plain scenes"),
+        (
+            ["train", "--config", "shapes_hard_scenes"],
+            "shapes_hard_scenes was removed; take shapes",
+        ),
+        (
+            ["train", "--model.objective=captioning.training.SupervisedAttention"],
+            "SupervisedAttention was removed; take captioning.training.GuidedAttention",
+        ),
+    ],
+    ids=lambda value: value[-1].rpartition(".")[2] if isinstance(value, list) else "",
+)
+def test_what_was_removed_is_one_line(arguments: list[str], expected: str, capsys: Capture) -> None:
+    assert main(arguments) in (1, 2)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"captioning: {expected}")
 
 
 def raising(error: BaseException) -> Any:

@@ -115,7 +115,7 @@ def test_features_hold_however_the_paths_are_given_or_moved(
 
 
 @pytest.mark.parametrize(("crop", "views"), [(3, 8), (None, 2)], ids=["windows", "whole"])
-def test_a_training_sees_windows_and_where_they_are(
+def test_a_training_sees_windows_of_photos_and_mirrored_ones(
     photos: list[Path], folder: Path, crop: int | None, views: int
 ) -> None:
     side, image = crop or 4, photos[0]
@@ -129,25 +129,28 @@ def test_a_training_sees_windows_and_where_they_are(
         Preprocessing(32),
         features=caches[0],
         mirrored=caches[1],
-        tells_seen=True,
         crop=crop,
     )
-    left, top, width, height = Preprocessing(32)(image).crop
-    places = set()
-    for seed in SEEDS:
-        features, _, _, seen = data[0, seed]
-        assert seen is not None
-        assert seen.crop[2:] == (width * side / 4, height * side / 4)
-        column, row = ((seen.crop[0] - left) / width * 4, (seen.crop[1] - top) / height * 4)
-        column = 4 - side - column if seen.is_mirrored else column
-        row, column = round(row), round(column)
-        whole = caches[seen.is_mirrored][image].unflatten(0, (4, 4))
-        assert features.equal(whole[row : row + side, column : column + side].flatten(0, 1))
-        places.add((row, column, seen.is_mirrored))
-    assert len(places) == views
-    mirrored = [sum(data[index, seed].seen.is_mirrored for seed in SEEDS) for index in (0, 1)]
-    assert 10 <= mirrored[0] <= 30
-    assert mirrored[1] == 0
+    places = range(5 - side)
+    windows = {
+        (is_mirrored, row, column): whole[row : row + side, column : column + side].flatten(0, 1)
+        for is_mirrored in (False, True)
+        for whole in [caches[is_mirrored][image].unflatten(0, (4, 4))]
+        for row in places
+        for column in places
+    }
+
+    def window(index: int, seed: int) -> tuple[bool, int, int]:
+        """Which of the windows an example has."""
+        features = data[index, seed].image
+        [place] = [place for place, window in windows.items() if features.equal(window)]
+        return place
+
+    drawn = [window(0, seed) for seed in SEEDS]
+    assert len(windows) == views
+    assert set(drawn) == windows.keys()
+    assert 10 <= sum(is_mirrored for is_mirrored, _, _ in drawn) <= 30
+    assert not any(window(1, seed)[0] for seed in SEEDS)
 
 
 def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -> None:

@@ -137,10 +137,6 @@ def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
         ),
         (["SelfCritical", "--model.objective.init_args.samples=1"], "give two or more, not 1"),
         (["SampledBound"], "the decoder has no hard attention"),
-        (
-            ["SupervisedAttention", "--data.reader.init_args.objects=false"],
-            "no training photo has objects with boxes",
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
