@@ -18,6 +18,7 @@ UNPRINTABLE = re.compile(
 REMOVED = {
     "--hard": "captioning shapes draws plain scenes",
     "shapes_hard_scenes": "take shapes",
+    "backbone 'plain'": "train with small or another backbone, or use captioning 0.4.0",
     "SupervisedAttention": "take captioning.training.GuidedAttention, which needs no boxes",
 }
 """Names of earlier versions, and what to do instead."""

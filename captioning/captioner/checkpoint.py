@@ -14,7 +14,7 @@ from captioning.captioner.calibration import removed_features
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS
-from captioning.errors import InputError, printable, shown
+from captioning.errors import InputError, printable, removed, shown
 from captioning.files import opened, read_json
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT, path_of
@@ -62,7 +62,8 @@ def load(
         raise InputError(f"{path}: {error}") from None
     except Exception as error:  # a class may raise anything, and a user's class does
         summary = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
+        line = removed(error) or f"a damaged or outdated checkpoint ({summary})"
+        raise InputError(f"{path}: {line}") from None
     if captioner.calibration and (features := removed_features(config["calibration"])):
         say(
             f"{printable(path)}: confidences are without {' and '.join(features)}, which this "

@@ -1,7 +1,7 @@
 """Networks by name, with their pretrained weights, cut into stages for an encoder.
 
-torchvision's (Marcel and Rodriguez 2010), timm's (Wightman 2019, PyTorch Image Models), and two
-small ones of this package. The last feature map of a network holds the annotation vectors.
+torchvision's (Marcel and Rodriguez 2010), timm's (Wightman 2019, PyTorch Image Models), and a small
+one of this package. The last feature map of a network holds the annotation vectors.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from captioning.errors import InputError, reading
+from captioning.errors import InputError, reading, removed
 from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
-from captioning.models.small_networks import PlainCNN, SmallCNN
+from captioning.models.small_network import SmallCNN
 from captioning.shelf import path_of
 
 DEFAULT = "DEFAULT"
@@ -41,14 +41,11 @@ PHOTOS, PHOTOS_BACKBONE = "photos", f"{TIMM}tf_efficientnet_lite2"
 STAGES = "encoder.stages."
 """Beginning of the names of an encoder's tensors in a captioning model's file."""
 
-OURS = {"small": SmallCNN, "plain": PlainCNN}
-
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
 """Weights of the small backbone, trained by `scripts/shapes_model` on drawn scenes."""
 
 BACKBONES = {
     "small": 196,
-    "plain": 128,
     "resnet18": 512,
     "resnet34": 512,
     "resnet50": 2048,
@@ -61,10 +58,7 @@ BACKBONES = {
     "efficientnet_v2_s": 1280,
     "convnext_tiny": 768,
 }
-"""Width of the annotation vectors of each backbone by torchvision's name.
-
-``small`` is for drawn scenes, ``plain`` for small images of any kind.
-"""
+"""Width of the annotation vectors of `SmallCNN` and of torchvision's backbones by name."""
 
 
 class Backbone(NamedTuple):
@@ -105,7 +99,7 @@ def backbone(name: str, weights: str | None) -> Backbone:
     _load(network, state, name, weights)
     stages = stages_of(network, name)
     if not name.startswith(TIMM):
-        return Backbone(BACKBONES[name], stages, image_size=None if name in OURS else 224)
+        return Backbone(BACKBONES[name], stages, image_size=None if name == "small" else 224)
     network.reset_classifier(0)
     config = network.pretrained_cfg
     size = config["input_size"][-1]
@@ -132,17 +126,16 @@ def _load(network: nn.Module, state: dict[str, Any], name: str, weights: str | N
 
 def _network(name: str) -> Any:
     """A network with random parameters."""
-    if name in OURS:
-        return OURS[name]()
+    if name == "small":
+        return SmallCNN()
     if name in BACKBONES:
         from torchvision import models  # takes a second to import
 
         return models.get_model(name, weights=None)
     if not name.startswith(TIMM):
-        known = ", ".join(BACKBONES)
-        raise InputError(
-            f"unknown backbone {name!r}; choose from {known}, or give timm's {TIMM}NAME"
-        )
+        names = ", ".join(BACKBONES)
+        line = f"unknown backbone {name!r}; choose from {names}, or give timm's {TIMM}NAME"
+        raise InputError(removed(line) or line)
     import timm  # takes seconds
 
     name = name.removeprefix(TIMM)
@@ -159,8 +152,6 @@ def _state(name: str, weights: str | None) -> dict[str, Any]:
     """The weights of a network or of a captioning model; empty if there are none."""
     if weights is None:
         return {}
-    if weights == DEFAULT and name == "plain":
-        raise InputError("plain: has no pretrained weights; give a file, or null for random ones")
     if weights == DEFAULT and name != "small":
         return _published(name)
     path, state = SMALL_WEIGHTS if weights == DEFAULT else path_of(weights), None

@@ -77,7 +77,7 @@ def test_graphs_give_every_decoders_numbers_for_any_batch(
     name: str, vocabulary: Vocabulary, tmp_path: Path, example: SimpleNamespace
 ) -> None:
     torch.manual_seed(1)
-    encoder = CNNEncoder("plain", weights=None)
+    encoder = CNNEncoder("small", weights=None)
     adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True)
     decoder = decided(DECODERS[name](5, len(vocabulary))).float()
     model = Model(encoder, adapter, decoder).eval()

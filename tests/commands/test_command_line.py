@@ -142,6 +142,10 @@ def test_a_misspelt_command_line_is_one_line(
             ["train", "--model.objective=captioning.training.SupervisedAttention"],
             "SupervisedAttention was removed; take captioning.training.GuidedAttention",
         ),
+        (
+            ["train", "--config=shapes", "--model.encoder.init_args.backbone=plain"],
+            "backbone 'plain' was removed; train with small or another backbone",
+        ),
     ],
     ids=lambda value: value[-1].rpartition(".")[2] if isinstance(value, list) else "",
 )

@@ -1,6 +1,5 @@
 import hashlib
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import measured_offset
-from captioning.models.small_networks import Coordinates, PlainCNN, SmallCNN
+from captioning.models.small_network import Coordinates, SmallCNN
 from tests.conftest import Patches, Served
 
 
@@ -86,7 +85,7 @@ def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take
         encoder = CNNEncoder(backbone, weights=None).to("meta")
         annotations = encoder(torch.empty(2, 3, 224, 224, dtype=torch.uint8))
-    side = {"small": 28, "plain": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
+    side = {"small": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
     assert encoder.grid(224, 224) == (side, side)
     assert annotations.shape == (2, side * side, encoder.annotation_dim)
 
@@ -146,7 +145,6 @@ def test_weights_come_from_a_file_or_a_download_whose_failure_is_named(
         ("small", "missing.pth", r"missing\.pth: no such file"),
         ("small", "text.pth", r"text\.pth: not a file of weights"),
         ("small", "list.pth", r"list\.pth: not the weights of a small"),
-        ("plain", "DEFAULT", "plain: has no pretrained weights; give a file, or null"),
         ("resnet18", "photos", "photos: not the weights of a resnet18"),
         ("resnet12", "DEFAULT", "unknown backbone 'resnet12'; choose from small, "),
     ],
@@ -252,19 +250,13 @@ def test_an_encoder_of_ones_own_is_constant_if_it_is_frozen() -> None:
     assert frozen.completed(frozen(images())).equal(frozen(images()))
 
 
-@pytest.mark.parametrize(("network", "side"), [(SmallCNN, 64), (PlainCNN, 256)])
-def test_a_cell_of_our_backbones_looks_at_its_own_middle(
-    network: Callable[[], SmallCNN | PlainCNN], side: int
-) -> None:
+def test_a_cell_of_the_small_network_looks_at_its_own_middle() -> None:
     torch.manual_seed(0)
-    row, column = side // 16 - 1, side // 16
-    first, last = seen_by(network(), side, row, column)
-    assert ((first + last) / 2).tolist() == [row * 8 + 3.5, column * 8 + 3.5]
+    first, last = seen_by(SmallCNN(), 64, 3, 4)
+    assert ((first + last) / 2).tolist() == [3 * 8 + 3.5, 4 * 8 + 3.5]
 
 
-def seen_by(
-    network: SmallCNN | PlainCNN, side: int, row: int, column: int, channel: int = 0
-) -> Any:
+def seen_by(network: SmallCNN, side: int, row: int, column: int, channel: int = 0) -> Any:
     """Row and column of the first and last pixel that a cell's channels from this one depend on."""
     image = torch.rand(1, 3, side, side, requires_grad=True)
     cells = network.eval().features(image)  # of 8 x 8 pixels each

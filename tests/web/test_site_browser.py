@@ -197,7 +197,7 @@ def test_every_decoder_finds_the_same_captions(
     tmp_path: Path,
 ) -> None:
     torch.manual_seed(1)
-    encoder = CNNEncoder("plain", weights=None)
+    encoder = CNNEncoder("small", weights=None)
     adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True)
     decoder = decided(DECODERS[name](5, len(vocabulary))).float()
     limits: dict[str, Any] = {"max_length": 9, "min_length": 3, "no_repeat_ngram": 2}

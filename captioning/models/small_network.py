@@ -1,4 +1,4 @@
-"""Two small networks that train from scratch on a CPU: one for drawn scenes, one for any image."""
+"""A small network for drawn scenes that trains from scratch on a CPU."""
 
 from typing import Any
 
@@ -104,7 +104,7 @@ class Coordinates(nn.Module):
         where = torch.stack(torch.meshgrid(*sides, indexing="ij"))
         if self.squares:
             where = torch.cat([where, where.square()])
-        return torch.cat([features, where.expand(len(features), -1, -1, -1)], dim=1)
+        return torch.cat([features, where.expand(features.shape[0], -1, -1, -1)], dim=1)
 
 
 class UnitScale(nn.Module):
@@ -129,33 +129,3 @@ class Gain(nn.Module):
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         return features * self.factor
-
-
-class ResidualBlock(nn.Module):
-    """Two convolutions that add to what they see (He et al. 2016, figure 2)."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.residual = nn.Sequential(
-            *convolution(channels, channels, kernel_size=3),
-            *convolution(channels, channels, kernel_size=3)[:-1],
-        )
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        return torch.relu(features + self.residual(features))
-
-
-class PlainCNN(nn.Module):
-    """Three stages that halve rows and columns: 80 pixels give 10 x 10 annotation vectors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Sequential(
-            convolution(3, 32, kernel_size=4, stride=2),
-            nn.Sequential(*convolution(32, 64, kernel_size=4, stride=2), ResidualBlock(64)),
-            nn.Sequential(
-                *convolution(64, 128, kernel_size=4, stride=2),
-                ResidualBlock(128),
-                ResidualBlock(128),
-            ),
-        )
