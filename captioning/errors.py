@@ -17,6 +17,8 @@ UNPRINTABLE = re.compile(
 
 REMOVED = {
     "--hard": "captioning shapes draws plain scenes",
+    "--spice": "score the captions.json of evaluate by pycocoevalcap",
+    "--metric SPICE": "score the captions.json of evaluate by pycocoevalcap",
     "shapes_hard_scenes": "take shapes",
     "backbone 'plain'": "train with small or another backbone, or use captioning 0.4.0",
     "SupervisedAttention": "take captioning.training.GuidedAttention, which needs no boxes",

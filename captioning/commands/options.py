@@ -169,8 +169,6 @@ class MetricOptions:
     """A metric of captioning.metrics.registry; repeatable."""
     meteor: bool = False
     """METEOR; needs the extra meteor."""
-    spice: bool = False
-    """SPICE; needs the extra java and Java 8 to 14."""
     frequencies: Path | None = None
     """CIDEr's document frequencies, a file of `score --save-frequencies`; by default those of the
     scored images' references."""
@@ -186,7 +184,7 @@ class MetricOptions:
         from captioning.metrics.cider import DocumentFrequencies, cider_scores
         from captioning.metrics.registry import scorers
 
-        found = scorers([*self.metric, *["METEOR"] * self.meteor, *["SPICE"] * self.spice])
+        found = scorers([*self.metric, *["METEOR"] * self.meteor])
         if self.frequencies is not None:
             frequencies = DocumentFrequencies.load(self.frequencies)
             found["CIDEr"] = partial(cider_scores, frequencies=frequencies)

@@ -1,5 +1,5 @@
 """Scorers of captions against reference captions; they need no model.
 
-BLEU, ROUGE-L and CIDEr are computed as in the COCO caption evaluation; METEOR, SPICE and CLIPScore
-need an extra.
+BLEU, ROUGE-L and CIDEr are computed as in the COCO caption evaluation; METEOR and CLIPScore need
+an extra.
 """

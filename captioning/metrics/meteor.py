@@ -22,6 +22,7 @@ details are the program's, not the paper's:
 import gzip
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -31,10 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioning.data.vocabulary import SPECIAL, UNK
-from captioning.errors import reading
+from captioning.errors import InputError, reading
 from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem
 from captioning.metrics.scores import Scores
-from captioning.metrics.spice import packaged_file
 from captioning.progress_bar import stage
 
 NAME = "METEOR"
@@ -84,8 +84,8 @@ class Meteor:
     """
 
     def __init__(self) -> None:
-        self._forms = WordForms(packaged_file(NAME, "meteor/meteor-1.5.jar"))
-        self._paraphrases = packaged_file(NAME, "meteor/data/paraphrase-en.gz")
+        self._forms = WordForms(packaged_file("meteor/meteor-1.5.jar"))
+        self._paraphrases = packaged_file("meteor/data/paraphrase-en.gz")
         self._modules = cache(self._modules_of)
 
     def __call__(
@@ -287,3 +287,18 @@ def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
 def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
     """The quotient; 0 where the denominator is 0."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+def packaged_file(name: str) -> Path:
+    """The path of a file of pycocoevalcap, which need not be importable.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    package = find_spec("pycocoevalcap")
+    for folder in package.submodule_search_locations or () if package else ():
+        if (Path(folder) / name).is_file():
+            return Path(folder) / name
+    raise InputError(
+        f"{NAME} needs the package pycocoevalcap; `pip install pycocoevalcap`, or omit {NAME}"
+    )

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from captioning.data.tokens import words_of
-from captioning.errors import InputError
+from captioning.errors import InputError, removed
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.meteor import Meteor
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.scores import Scorer, Scores
-from captioning.metrics.spice import Spice
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ METRICS: list[Metric] = [
     Metric("ROUGE-L", lambda: rouge_scores),
     Metric("CIDEr", lambda: cider_scores),
     Metric("METEOR", Meteor, needs="pycocoevalcap"),
-    Metric("SPICE", Spice, needs="Java 8 to 14"),
 ]
 
 
@@ -42,7 +40,8 @@ def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
     """
     known = [metric.name for metric in METRICS]
     for name in set(requested).difference(known):
-        raise InputError(f"--metric {name}: unknown; choose from {', '.join(known)}")
+        line = f"--metric {name}: unknown; choose from {', '.join(known)}"
+        raise InputError(removed(line) or line)
     return {
         metric.name: metric.scorer()
         for metric in METRICS

@@ -20,7 +20,7 @@ SCRIPTS = (viewer.SCRIPT, "viewing/validation_page.js")
 THUMBNAIL = 240  # pixels of the longer side of a photo in the overview
 NO_WORDS = "(no words)"
 
-FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
+FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "pointing", "CHAIR-i")
 """The scores with a curve; the table has all scores."""
 
 LEAST = 0.004  # length of an axis of values, whose labels have at most three decimals

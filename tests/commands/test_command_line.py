@@ -27,7 +27,7 @@ SEARCH = (
 )
 MODEL = f"--model= --batch-size= --device= --bf16 --kernels= {SEARCH}"
 DATA = "--data= --split= --images= --caption-column= --limit= --max-megapixels="
-METRICS = "--metric= --meteor --spice --frequencies= --clip --clip-weights="
+METRICS = "--metric= --meteor --frequencies= --clip --clip-weights="
 FILES = f"--split= --tokenizer= --photos= --max-megapixels= {METRICS}"
 
 PUBLISHED = {
@@ -54,7 +54,8 @@ PUBLISHED = {
 """Arguments and options of version 0.3.0; an equals sign stands for a value.
 
 Of that version's, these went: ``judge``, ``--devices`` and ``--num-nodes`` of `caption` and
-`evaluate`, ``--trials``, ``--format`` and ``--out`` of `compare`, and ``--hard`` of `shapes`.
+`evaluate`, ``--trials``, ``--format`` and ``--out`` of `compare`, ``--hard`` of `shapes`, and
+``--spice``.
 """
 
 CHOSEN = {"--kernels": "off", "--tokenizer": "characters"}
@@ -134,6 +135,10 @@ def test_a_misspelt_command_line_is_one_line(
     ("arguments", "expected"),
     [
         (["shapes", "x", "--hard"], "--hard was removed; captioning shapes draws plain scenes"),
+        (
+            ["score", "a.json", "b.json", "--spice"],
+            "--spice was removed; score the captions.json of",
+        ),
         (
             ["train", "--config", "shapes_hard_scenes"],
             "shapes_hard_scenes was removed; take shapes",

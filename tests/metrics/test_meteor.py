@@ -86,6 +86,6 @@ def test_pairs_of_known_phrases_keep_the_order_of_the_table(tmp_path: Path) -> N
 
 
 def test_without_its_files_one_line_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("captioning.metrics.spice.find_spec", lambda name: None)
+    monkeypatch.setattr("captioning.metrics.meteor.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"METEOR needs the package pycocoevalcap; `pip install"):
         Meteor()
