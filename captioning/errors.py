@@ -21,6 +21,8 @@ REMOVED = {
     "--metric SPICE": "score the captions.json of evaluate by pycocoevalcap",
     "shapes_hard_scenes": "take shapes",
     "backbone 'plain'": "train with small or another backbone, or use captioning 0.4.0",
+    "PhotoShards": "take captioning.data.readers.HuggingFace for Parquet files and what "
+    "save_to_disk writes, and unpack tar files",
     "SupervisedAttention": "take captioning.training.GuidedAttention, which needs no boxes",
 }
 """Names of earlier versions, and what to do instead."""

@@ -1,4 +1,4 @@
-"""Models and configurations by name: of the package, and models of the Hugging Face Hub."""
+"""Models and configurations by name, and models and data sets of the Hugging Face Hub."""
 
 import re
 import sys
@@ -26,13 +26,17 @@ DEFAULT = "photos"
 HUB = "hf:/"
 """The beginning of addresses of the Hugging Face Hub; a path made from one has a single slash."""
 
+DATA = "datasets/"
+"""What addresses of data sets have before the owner."""
+
 DOWNLOADED = ("model.safetensors", "config.json")
 """The files of a repository of the Hub that a model is loaded from."""
 
 REFUSALS = {
     "GatedRepoError": "its owner must let you in; ask at its page, then run hf auth login",
     "RevisionNotFoundError": "no such revision; check the part after @",
-    "RepositoryNotFoundError": "no such model, or a private one; check it, or run hf auth login",
+    "RepositoryNotFoundError": "no such model or data set, or a private one; check it, or run hf "
+    "auth login",
     "LocalEntryNotFoundError": "not in the cache, and the Hub cannot be reached",
     "LocalTokenNotFoundError": "nobody has logged in; run hf auth login",
 }
@@ -84,6 +88,24 @@ def path_of(model: str | Path) -> Path:
     return named if is_name else Path(model)
 
 
+def data_path(data: str | Path) -> Path:
+    """The file or folder of a data set's path, or of its address on the Hub.
+
+    The files of an address such as ``hf://datasets/owner/name@revision`` are downloaded unless they
+    are in the cache. Raises as `path_of`.
+    """
+    if not str(data).startswith(HUB):
+        return Path(data)
+    repository, revision = hub_address(data, DATA)
+    with _hub(data) as hub:
+        return Path(hub.snapshot_download(repository, repo_type="dataset", revision=revision))
+
+
+def resolved(data: str | Path) -> str:
+    """The absolute path of a data set, or its address as it is."""
+    return str(data if str(data).startswith(HUB) else Path(data).resolve())
+
+
 def folder_beside(model: str | Path) -> Path:
     """The folder that a model lies in; the working folder for a name and for an address."""
     return Path() if str(model).startswith(HUB) else Path(model).parent
@@ -104,11 +126,15 @@ def config_path_of(config: str) -> str:
     return str(ours) if is_name and ours.is_file() and not path.is_file() else config
 
 
-def hub_address(text: str | Path) -> tuple[str, str | None]:
-    """The repository and the revision in ``hf://owner/name@revision``; None for the main branch."""
-    parts = re.fullmatch(r"hf:/{1,2}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
+def hub_address(text: str | Path, kind: str = "") -> tuple[str, str | None]:
+    """The repository and the revision in ``hf://owner/name@revision``; None for the main branch.
+
+    `kind` stands before the owner.
+    """
+    parts = re.fullmatch(rf"hf:/{{1,2}}{kind}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
     if not parts:
-        raise InputError(f"{text}: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
+        address = f"hf://{kind}OWNER/NAME"
+        raise InputError(f"{text}: give {address}, or {address}@REVISION")
     return parts[1], parts[2]
 
 

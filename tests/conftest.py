@@ -73,6 +73,12 @@ def without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_DATA_DIR")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def without_cached_data_sets(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The library `datasets`, which reads this as it is imported, caches in a temporary folder."""
+    os.environ["HF_DATASETS_CACHE"] = str(tmp_path_factory.getbasetemp() / "datasets")
+
+
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     """PyTorch computes in two threads, as on a machine of two cores."""

@@ -191,7 +191,7 @@ for verb in ("GET", "HEAD", "POST", "PUT"):
     setattr(_Handler, f"do_{verb}", _Handler._answer_request)
 
 REPOSITORY = "(?P<repository>[^/]+/[^/]+)"
-MODEL = f"/api/models/{REPOSITORY}"
+MODEL = f"/api/(?:models|datasets)/{REPOSITORY}"  # or data set
 
 ROUTES = (
     ("POST", "/api/repos/create", _Handler.create),
@@ -203,5 +203,9 @@ ROUTES = (
     ("GET", rf"{MODEL}(?:/revision/(?P<revision>.+))?", _Handler.info),
     ("POST", rf"/{REPOSITORY}\.git/info/lfs/objects/batch", _Handler.batch),
     ("PUT", r"/blobs/(?P<name>\w+)", _Handler.blob),
-    ("GET HEAD", rf"/{REPOSITORY}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", _Handler.resolve),
+    (
+        "GET HEAD",
+        rf"/(?:datasets/)?{REPOSITORY}/resolve/(?P<revision>[^/]+)/(?P<path>.+)",
+        _Handler.resolve,
+    ),
 )

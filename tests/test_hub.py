@@ -10,9 +10,11 @@ import pytest
 import captioning
 from captioning.captioner import Captioner
 from captioning.commands import main
+from captioning.data.photo_files import photo_hash
+from captioning.data.readers import reader_for
 from captioning.data.records import Record
 from captioning.errors import InputError
-from tests.conftest import refusal
+from tests.conftest import draw_photos, refusal
 from tests.hub_server import TOKEN, HubServer, hub_server
 
 Capture = pytest.CaptureFixture[str]
@@ -107,7 +109,40 @@ def test_a_name_is_pushed_to_a_branch_of_a_private_repository(
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "other"))
     assert main(["caption", "--model", f"{ADDRESS}@v2", str(shapes_records[0].image)]) == 1
-    assert "no such model, or a private one" in capsys.readouterr().err
+    assert "no such model or data set, or a private one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["imagefolder", "parquet"])
+def test_a_data_set_is_read_by_its_address(
+    kind: str, hub: HubServer, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, address = tmp_path / "walls", "hf://datasets/someone/walls"
+    draw_photos(folder, "train/0.png", "train/1.png", "validation/2.png")
+    expected = photo_hash(folder / "validation/2.png")
+    rows = {"train": "0.png,a wall\n1.png,a door\n", "validation": "2.png,a roof\n"}
+    for split, lines in rows.items():
+        (folder / split / "metadata.csv").write_text(f"file_name,text\n{lines}")
+    if kind == "parquet":
+        datasets = pytest.importorskip("datasets", reason="the extra datasets is not installed")
+        for split, lines in rows.items():
+            names, texts = zip(*(line.split(",") for line in lines.splitlines()), strict=True)
+            image = [(folder / split / name).read_bytes() for name in names]
+            table = datasets.Dataset.from_dict({"image": image, "text": texts})
+            table.to_parquet(tmp_path / f"hub/data/{split}-00000-of-00001.parquet")
+        folder = tmp_path / "hub"
+    files = {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.glob("*/*")}
+    hub.branches["someone/walls"] = {}
+    commit = hub.commit("someone/walls", "main", files)
+    for is_offline in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
+        for name in (address, Path(address), f"{address}@{commit}"):
+            [record] = reader_for(name).read("val")
+            assert photo_hash(record.image) == expected
+            assert record.captions == ("a roof",)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    assert main(["check", address]) == 0
+    assert "no such model or data set" in refusal(["check", "hf://datasets/a/b"], capsys)
+    assert "give hf://datasets/OWNER/NAME" in refusal(["check", "hf://someone/walls"], capsys)
 
 
 @pytest.mark.usefixtures("hub")

@@ -126,7 +126,7 @@ def caption(
     are captioned.
 
     Args:
-        photos: Photos, folders of photos, patterns or shards.
+        photos: Photos, folders of photos or patterns.
         stdin: Read a list of photos from standard input, one path a line.
         listed: A file of further photos, one path a line.
         text: Read this caption instead of writing one: how probable each word is, and with --json
@@ -328,14 +328,11 @@ def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path,
     Beside NAME.jpg, the text file of NAME.heic is NAME.heic.txt.
     """
     from captioning.data.images import picture_names
-    from captioning.data.photo_shards import is_shard
 
     if folder is not None:
         return picture_names(photos, folder, ".txt")
     names: dict[str, tuple[Path, Path]] = {}
     for photo in dict.fromkeys(photos):
-        if is_shard(photo.parent):
-            raise InputError(f"{photo}: in a shard, so no text file goes beside it; give --txt-dir")
         path = photo.with_suffix(".txt")
         if str(path).casefold() in names:  # some file systems ignore case
             path = photo.with_name(f"{photo.name}.txt")

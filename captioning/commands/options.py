@@ -51,7 +51,7 @@ class DataOptions:
     """A split of one or several data sets."""
 
     data: tuple[Path, ...]
-    """The data set; repeatable, to join several."""
+    """The data set, or hf://datasets/OWNER/NAME; repeatable, to join several."""
     split: str = "val"
     """The split."""
     images: Images = None

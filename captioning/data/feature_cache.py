@@ -25,7 +25,7 @@ from torch import Tensor, distributed
 from torch.nn import Module
 
 from captioning.configurable import bare_name
-from captioning.data.photo_shards import photo_hash
+from captioning.data.photo_files import photo_hash
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.device import on_device
 from captioning.errors import InputError, reading

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.images import MAX_PIXELS, read_image
-from captioning.data.photo_shards import photo_hash
+from captioning.data.photo_files import photo_hash
 from captioning.data.readers import Contents, Problem, Reader
 from captioning.data.tokenizers import characters
 from captioning.errors import InputError, printable

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from captioning.data.photo_shards import USUAL, is_shard, opened_photo, photos_in
+from captioning.data.photo_files import PARQUET, TAR, holds_files, opened_photo
 from captioning.errors import InputError, reading
 from captioning.files import opened
 
@@ -36,6 +36,12 @@ WHITES = (255.0, 1023.0, 4095.0, 16383.0, 65535.0)
 """The largest greys of 8, 10, 12, 14 and 16 bits, which files of 16 and 32 bits may hold."""
 
 SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
+
+PACKED = {
+    TAR: "unpack tar files (tar -xf)",
+    PARQUET: "rows of Parquet are captioned in Python, by captioner.stream(rows)",
+}
+"""What to do with files that hold photos, by their suffixes."""
 
 STDIN = "-"
 """Stands for standard input, which lists photos."""
@@ -130,7 +136,8 @@ def read_photo(
             raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
         except UnidentifiedImageError:
             file.seek(0)
-            reason = "not an image that can be read; convert it to JPEG or PNG"
+            remedy = PACKED.get(Path(str(path)).suffix.lower(), "convert it to JPEG or PNG")
+            reason = f"not an image that can be read; {remedy}"
             if formats == FORMATS and _is_heif(file):
                 reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
             elif not file.read(1):
@@ -191,12 +198,12 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     """The photos, one after another; at most the names of one folder's files are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
-    suffix of a photo, files that begin as a photo does, and the photos in shards of usual names.
-    Hidden files are skipped, and links to folders are followed, into each folder once. A missing
-    photo is returned, and so is a link that leads nowhere.
+    suffix of a photo, and files that begin as a photo does. Hidden files are skipped, and links to
+    folders are followed, into each folder once. A missing photo is returned, and so is a link that
+    leads nowhere.
 
     Args:
-        paths: photos, folders, shards, and patterns such as ``photos/*.jpg`` that no shell has
+        paths: photos, folders, and patterns such as ``photos/*.jpg`` that no shell has
             expanded; ``-`` stands for a list on standard input.
         listed: a text file of further photos, one path a line, or ``-``.
 
@@ -210,10 +217,10 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
             below = _photos_below(Path(path), set())
             first = next(below, None)
             if first is None:
-                raise InputError(f"{path}: no images in this folder; expected .jpg, .png and so on")
+                kinds = (kind for kind in PACKED if holds_files(Path(path), f"*{kind}"))
+                remedy = next(map(PACKED.__getitem__, kinds), "expected .jpg, .png and so on")
+                raise InputError(f"{path}: no images in this folder; {remedy}")
             yield from chain([first], below)
-        elif is_shard(path):
-            yield from photos_in(Path(path))
         elif glob.has_magic(str(path)) and not os.path.lexists(path):
             found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute ones
             yield from find_photos(found) if found else [Path(path)]
@@ -268,8 +275,6 @@ def _photos_below(folder: Path, visited: set[str]) -> Iterator[Path]:
             yield from _photos_below(path, visited)
         elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
             yield path
-        elif USUAL.fullmatch(entry.name) and is_shard(path):
-            yield from photos_in(path)
 
 
 def _photos_of_list(file: str | Path) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.photo_files import photo_size
 from captioning.data.readers import Problem, reader_for
 from captioning.data.readers.dataset_files import ends, id_finder
 from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
@@ -45,7 +46,7 @@ class References:
 def read_references(path: str | Path, split: str | None = None) -> References:
     """The reference captions of a file or folder that `reader_for` knows, of all splits by default.
 
-    Photos may be missing, except where their captions lie beside them or in them. An image in two
+    Photos may be missing, except where their captions lie beside them. An image in two
     splits is an error unless one of these is named.
     """
     reader = reader_for(path, objects=False)
@@ -189,7 +190,7 @@ def named_photos(
 
 def check_photos(photos: Mapping[Any, Path]) -> None:
     """Raise if a photo is missing."""
-    if missing := [path for path in photos.values() if not os.path.isfile(path)]:  # noqa: PTH113
+    if missing := [path for path in photos.values() if photo_size(path) is None]:
         raise InputError(
             f"{missing[0]}: no such photo ({len(missing):,} of {len(photos):,} are missing); "
             "check the folder of the photos"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from captioning.captioner.captioner import Captioner
-from captioning.data.photo_shards import photo_size
+from captioning.data.photo_files import photo_size
 from captioning.errors import InputError
 from captioning.inference.bulk import captioned_lines
 from captioning.search.search import Search

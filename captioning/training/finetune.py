@@ -15,7 +15,7 @@ import yaml
 from captioning.captioner import Captioner, export, load
 from captioning.configurable import LIMITS, full_name
 from captioning.data.folder_check import check
-from captioning.data.photo_shards import photo_hash
+from captioning.data.photo_files import photo_hash
 from captioning.data.readers import Joined, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
@@ -29,7 +29,7 @@ from captioning.evaluation.report import Report, scenes_right
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.metrics.cider import cider_scores
 from captioning.progress_bar import ProgressBar, say
-from captioning.shelf import DEFAULT
+from captioning.shelf import DEFAULT, resolved
 from captioning.training.checkpoints import BEST, LAST
 from captioning.training.initial import between
 from captioning.training.module import CIDER_OF_SETS
@@ -162,14 +162,14 @@ def finetune(
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
     data = [(r.image_id, r.captions, photo_hash(r.image)) for its in splits for r in its]
     call: dict[str, Any] = {
-        "the folder": str(Path(folder).resolve()),
+        "the folder": resolved(folder),
         "--model": str(model),
         "--seed": seed,
         "--tokenizer": tokenizer,
         "--images": options.get("images"),
         "--caption-column": options.get("caption_column"),
         "--val-share": options.get("val_fraction"),
-        "--keep": None if keep is None else str(Path(keep).resolve()),
+        "--keep": None if keep is None else resolved(keep),
         "stages": plan.stages,
         "digest": hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16],
     }

@@ -182,18 +182,6 @@ def test_sizes_are_compared_before_memory_is_taken(width: int, tmp_path: Path) -
     assert time.process_time() - began < 2
 
 
-def test_cells_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra datasets is not installed")
-    import pyarrow
-
-    rows = pyarrow.table({"image": [bytes(201_000_000)], "caption": ["a dog"]})
-    file = tmp_path / "zeros.parquet"
-    parquet.write_table(rows, file, compression="zstd", use_dictionary=False)
-    assert file.stat().st_size < 20_000
-    with pytest.raises(InputError, match=r"zeros\.parquet: holds values of more than 200 MB"):
-        reader_for(file).read("train")
-
-
 def test_the_class_of_a_part_is_checked_before_its_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,20 +4,23 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.images import IMAGE_SUFFIXES, PACKED
+from captioning.data.photo_files import TAR, holds_files
 from captioning.data.readers.coco import Coco, Karpathy
 from captioning.data.readers.flickr import Flickr8k, Flickr30kEntities
+from captioning.data.readers.hugging_face import HuggingFace
 from captioning.data.readers.reader import Contents, Joined, Problem, Reader
-from captioning.data.readers.table import CaptionTable, PhotoShards, Sidecar
+from captioning.data.readers.table import CaptionTable, Sidecar
 from captioning.errors import InputError
+from captioning.shelf import data_path
 
 READERS: list[type[Reader]] = [
-    *(Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable, Sidecar, PhotoShards)
+    *(Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable, Sidecar, HuggingFace)
 ]
 """The readers that `reader_for` chooses from."""
 
-__all__ = ["READERS", "CaptionTable", "Coco", "Contents", "Flickr8k", "Flickr30kEntities", "Joined"]
-__all__ += ["Karpathy", "PhotoShards", "Problem", "Reader", "Sidecar", "reader_for"]
+__all__ = ["READERS", "CaptionTable", "Coco", "Contents", "Flickr8k", "Flickr30kEntities"]
+__all__ += ["HuggingFace", "Joined", "Karpathy", "Problem", "Reader", "Sidecar", "reader_for"]
 
 
 def reader_for(
@@ -30,24 +33,26 @@ def reader_for(
     """The reader of the data set at `root`, chosen by its file names, else by their content.
 
     Args:
-        root: a folder or a file.
+        root: a folder, a file, or the address of a data set of the Hub.
         objects: whether to read boxes and masks, where there are some.
         images: folder of the photos; by default where the reader looks for them.
         caption_column: the column of the captions, if the data set is a table.
         val_fraction: share of the photos for validation, if the data set has no splits.
     """
-    root = Path(root)
+    root = data_path(root)
     if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():
         raise InputError(f"{root}: a photo, not a data set; give the folder of photos and captions")
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
     kind = next((kind for kind in READERS if kind.recognises(root)), None)
     kind = kind or next((kind for kind in READERS if kind.resembles(root)), None)
+    if kind in (None, HuggingFace) and (root.suffix.lower() == TAR or holds_files(root, f"*{TAR}")):
+        raise InputError(f"{root}: holds photos in tar files; {PACKED[TAR]}")
     if kind is None:
         raise InputError(
             f"{root}: unknown layout; expected photos with a text file beside each, a table such "
-            "as captions.csv or metadata.jsonl (a first line with file_name,caption), shards "
-            "(.parquet, .arrow, .tar), annotations/captions_*.json (COCO), dataset_*.json "
+            "as captions.csv or metadata.jsonl (a first line with file_name,caption), Parquet "
+            "files, annotations/captions_*.json (COCO), dataset_*.json "
             "(Karpathy), Flickr8k.token.txt (Flickr8k), or Sentences and Annotations (Flickr30k "
             "Entities); a reader of your own: --import its module"
         )
@@ -56,6 +61,8 @@ def reader_for(
         raise InputError(
             f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
         )
+    if images is not None and kind is HuggingFace:
+        raise InputError(f"{root}: has its photos inside; omit the folder of the images")
     options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
     options["caption_column"] = caption_column
     return kind(root, **{name: value for name, value in options.items() if name in taken})

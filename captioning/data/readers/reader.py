@@ -13,12 +13,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
-from captioning.data.photo_shards import photo_hash, photo_size
+from captioning.data.photo_files import photo_hash, photo_size
 from captioning.data.readers import dataset_files as files
 from captioning.data.readers.dataset_files import in_order, split_name
 from captioning.data.records import Record
 from captioning.errors import InputError, shown
 from captioning.progress_bar import stage
+from captioning.shelf import data_path
 
 Parsed = TypeVar("Parsed")
 
@@ -63,7 +64,8 @@ class Reader:
     """A data set in one file format. A subclass has `splits` and `_load`, or `_read` alone.
 
     Args:
-        root: the folder of the data set, or the file that describes it.
+        root: the folder of the data set, the file that describes it, or an address of the Hub, such
+            as ``hf://datasets/owner/name@revision``.
         images: folder of the photos; the usual folders by default.
         val_fraction: share of the photos for validation if there are no splits; by default a
             fifth. Unless it is 0, each split gets one.
@@ -75,7 +77,7 @@ class Reader:
     def __init__(
         self, root: str | Path, images: str | Path | None = None, val_fraction: float | None = None
     ) -> None:
-        self.root = Path(root)
+        self.root = data_path(root)
         self.folder = self.root.parent if self.root.is_file() else self.root
         self.images = None if images is None else Path(images)
         self.val_fraction = val_fraction
@@ -135,12 +137,15 @@ class Reader:
             print(f"captioning: {malformed[0]}; left out{rest}", file=sys.stderr)
         return contents.records
 
+    def split_called(self, split: str) -> str | None:
+        """The split of this name, else the one that is called validation where val is asked for."""
+        by_name = {split_name(name): name for name in self.splits} | {n: n for n in self.splits}
+        return by_name.get(split, by_name.get(split_name(split)))
+
     @stage("reading the captions")
     def contents(self, split: str) -> Contents:
         """The records that `read` returns, perhaps none, and the problems of the others."""
-        # As called, else the one that is called validation where val is asked for.
-        by_name = {split_name(name): name for name in self.splits} | {n: n for n in self.splits}
-        name = by_name.get(split, by_name.get(split_name(split)))
+        name = self.split_called(split)
         if name is None:
             raise InputError(
                 f"{self.root} has no split {split!r}; it has {', '.join(self.splits)}; name one of "
@@ -265,12 +270,13 @@ class Joined(Reader):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return in_order(split for reader in self.readers.values() for split in reader.splits)
+        names = (split for reader in self.readers.values() for split in reader.splits)
+        return in_order(map(split_name, names))
 
     def _load(self, split: str) -> Contents:
         joined = Contents([], [])
         for name, reader in self.readers.items():
-            if split in reader.splits:
+            if reader.split_called(split) is not None:
                 its = reader.contents(split)
                 records, most = its.records, len(joined.records)
                 if self.balanced and 0 < most < len(records):

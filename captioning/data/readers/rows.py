@@ -1,17 +1,16 @@
-"""Rows of photos and captions, from CSV and its relatives, JSON, JSON lines and shards."""
+"""Rows of photos and captions, from CSV and its relatives, JSON and JSON lines."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.photo_shards import is_shard, shard_rows
 from captioning.data.readers.dataset_files import ALIASES, SPLITS, split_name
 from captioning.data.readers.reader import MALFORMED, Problem, Row, field, listed, numbered, parsed
 from captioning.errors import InputError, shown
@@ -25,7 +24,7 @@ IMAGE_COLUMNS = (
 
 CAPTION_COLUMNS = (
     *("caption", "captions", "caption_str", "comment", "comments", "text", "description"),
-    *("sentence", "sentences", "report", "raw", "prompt", "alt_text", "alt"),
+    *("sentence", "sentences", "report", "raw", "prompt", "alt_text", "alt", "txt"),
 )
 """Names of the column of the captions; the first two count before all others."""
 
@@ -45,9 +44,7 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
     """
     faults: list[Problem] = []
     found: Iterator[tuple[str, Any]]
-    if is_shard(file):
-        found = ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
-    elif file.suffix.lower() == ".jsonl":
+    if file.suffix.lower() == ".jsonl":
         found = json_lines(file, faults)
     else:
         found = _json_rows(file) if file.suffix.lower() == ".json" else _csv_rows(file, faults)
@@ -55,10 +52,22 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
     if not entries:
         advice = f"{file}: no captions; add rows of file_name and caption"
         raise InputError(faults[0].name if faults else advice)
-    columns = _columns(file, [e for _, e in entries if isinstance(e, dict)], caption_column)
-    rows = [row for several in parsed(entries, partial(_rows, *columns), faults) for row in several]
+    rows = rows_in(file, entries, faults, caption_column)
     problems += faults
     return rows
+
+
+def rows_in(
+    file: Path,
+    entries: Sequence[tuple[str, Any]],
+    problems: list[Problem],
+    caption_column: str | None = None,
+    photo_column: str | None = None,
+) -> list[Row]:
+    """The rows of a table's entries, which come with their places; see `rows_of`."""
+    objects = [entry for _, entry in entries if isinstance(entry, dict)]
+    parse = partial(_rows, *_columns(file, objects, caption_column, photo_column))
+    return [row for several in parsed(entries, parse, problems) for row in several]
 
 
 def names_photo(value: object) -> bool:
@@ -159,14 +168,19 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _columns(
-    file: Path, entries: list[dict[str, Any]], caption_column: str | None
+    file: Path,
+    entries: list[dict[str, Any]],
+    caption_column: str | None,
+    photo_column: str | None,
 ) -> tuple[str, list[str], str | None]:
     """The columns of the photo, the captions and the split, by their names."""
     names = list(dict.fromkeys(name for entry in entries for name in entry))
     by_column_name = {column_name(name): name for name in reversed(names)}
     table = f"{file} with the columns {listed(names)}"
 
-    image = next((by_column_name[name] for name in IMAGE_COLUMNS if name in by_column_name), None)
+    image = photo_column or next(
+        (by_column_name[name] for name in IMAGE_COLUMNS if name in by_column_name), None
+    )
     if image is None:
         raise InputError(f"{table}: none is that of the photos; call it file_name")
 

@@ -1,14 +1,12 @@
-"""One's own photos and captions: in a table, in a text file beside each photo, or in shards."""
+"""One's own photos and captions: in a table, or in a text file beside each photo."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.photo_shards import is_shard, shards_in
 from captioning.data.readers import dataset_files as files
 from captioning.data.readers.dataset_files import SPLITS, split_in, split_name
 from captioning.data.readers.reader import Problem, Reader, Row, listed
@@ -94,38 +92,6 @@ class CaptionTable(Reader):
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
             raise InputError(f"{self.root}: holds {listed(names)}; give the path of one of them")
         return found
-
-
-class PhotoShards(CaptionTable):
-    """Files that hold photos and captions: Hugging Face's Parquet and Arrow, WebDataset's tar.
-
-    Found in a folder and those below: what ``save_to_disk`` of the library `datasets` writes, the
-    Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; the
-    rest is as in `CaptionTable`. The id of a photo is its path below `root`, such as
-    ``data/train-00000-of-00002.parquet/7``. Parquet and Arrow need the extra ``datasets``.
-
-    Args:
-        root: the folder of the shards, or one of them.
-        images: not to be given, since the photos are in the shards.
-        val_fraction: see `Reader`.
-        caption_column: see `CaptionTable`.
-    """
-
-    @classmethod
-    def recognises(cls, root: Path) -> bool:
-        return is_shard(root) or bool(shards_in(root, usual=True))
-
-    @classmethod
-    def resembles(cls, root: Path) -> bool:
-        return bool(shards_in(root))
-
-    def _tables(self) -> list[Path]:
-        return shards_in(self.root)
-
-    def _photos(self, names: list[str], source: Path, *_: Any) -> list[Path]:
-        if self.images is not None:
-            raise InputError(f"{source}: has its photos inside; omit the folder of the images")
-        return [source.parent / name for name in names]
 
 
 class Sidecar(Reader):

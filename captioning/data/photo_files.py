@@ -1,0 +1,147 @@
+"""The bytes of photos, in files of their own or in rows that the library `datasets` reads.
+
+The photo of a row has a path like any other, of its data set, its split and its number there:
+``flickr8k/train/17``.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from captioning.errors import InputError
+from captioning.files import opened
+
+DIGEST = partial(hashlib.blake2b, digest_size=16)
+PARQUET, TAR = ".parquet", ".tar"
+SAVED = ("dataset_dict.json", "state.json")  # written by `save_to_disk`
+
+
+class Rows(NamedTuple):
+    """A split of a data set of `datasets`, which maps its files into memory."""
+
+    photos: Any  # one column: the bytes of a photo, or the path of its file
+    texts: Any  # the columns of text
+
+
+@contextmanager
+def opened_photo(path: str | Path) -> Iterator[BufferedReader | BytesIO]:
+    """A photo's open file, or the bytes in its row."""
+    content = _content(path)
+    if content is None:
+        raise InputError(f"{path}: no photo in this row")
+    if isinstance(content, bytes):
+        yield BytesIO(content)
+    else:
+        with opened(content) as file:
+            yield file
+
+
+def photo_size(path: str | Path) -> int | None:
+    """The size of a photo in bytes; None if it is missing."""
+    content = _content(path)
+    if content is None or isinstance(content, bytes):
+        return None if content is None else len(content)
+    try:
+        return os.stat(content).st_size  # noqa: PTH116 - a Path raises if a name is too long
+    except (OSError, ValueError):
+        return None
+
+
+def photo_hash(path: str | Path) -> str | None:
+    """A hash of a photo's content; None if it is missing."""
+    if photo_size(path) is None:
+        return None
+    with opened_photo(path) as file:
+        return hashlib.file_digest(file, DIGEST).hexdigest()
+
+
+def holds_rows(root: Path, name: str = "*") -> bool:
+    """Whether it is a Parquet file, a folder of `save_to_disk`, or has Parquet files of a name."""
+    if root.is_file():
+        return root.suffix.lower() == PARQUET
+    return _is_saved(root) or holds_files(root, name + PARQUET)
+
+
+def holds_files(root: Path, pattern: str) -> bool:
+    """Whether a folder has files of this pattern, or one of the two levels of folders below."""
+    return any(next(root.glob(depth + pattern), None) for depth in ("", "*/", "*/*/"))
+
+
+@lru_cache
+def rows_by_split(root: Path) -> dict[str, Rows]:
+    """The splits of a data set, by their names there; none if `root` holds no rows.
+
+    A folder of `save_to_disk` is mapped into memory as it is. Of Parquet files, the library writes
+    Arrow files to its cache first, once.
+
+    Args:
+        root: the absolute path of a Parquet file, of a folder of such files, or of a folder of
+            `save_to_disk`.
+
+    Raises:
+        InputError: the extra is missing, or the data set cannot be read or has no photos.
+    """
+    if not holds_rows(root):
+        return {}
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(
+            f"{root}: needs the extra datasets; run pip install 'captioning[datasets]'"
+        ) from None
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        if _is_saved(root):
+            loaded = datasets.load_from_disk(str(root))
+        elif root.is_file():
+            loaded = datasets.load_dataset("parquet", data_files=str(root))
+        else:
+            loaded = datasets.load_dataset(str(root))
+        splits = loaded if isinstance(loaded, dict) else {str(loaded.split or "train"): loaded}
+        return {str(split): _rows(table, datasets.Image) for split, table in splits.items()}
+    except Exception as error:  # of pyarrow or of any other library that it reads files with
+        reason = " ".join(str(error.__cause__ or error).split())[:300]
+        raise InputError(f"{root}: not read by the library datasets: {reason}") from None
+
+
+def _is_saved(root: Path) -> bool:
+    return any((root / name).is_file() for name in SAVED)
+
+
+def _rows(table: Any, image: Any) -> Rows:
+    """The columns of a split: photos are of the library's type `image`, or bytes."""
+
+    def has_photos(feature: Any) -> bool:
+        kind = feature.get("bytes") if isinstance(feature, dict) else feature
+        return isinstance(kind, image) or getattr(kind, "dtype", "").endswith("binary")
+
+    names = [name for name, feature in table.features.items() if has_photos(feature)]
+    if not names:
+        raise ValueError(f"no column of photos; its columns are {', '.join(table.column_names)}")
+    photo = "image" if "image" in names else names[0]
+    types = zip(table.data.schema.names, map(str, table.data.schema.types), strict=True)
+    texts = [name for name, kind in types if "string" in kind and "binary" not in kind]
+    photos = table.select_columns([photo]).cast_column(photo, image(decode=False))
+    return Rows(photos, table.select_columns(texts).with_format("arrow"))
+
+
+def _content(path: str | Path) -> bytes | str | Path | None:
+    """The bytes of a photo in a row, or the path of a photo's file; None if the row has neither."""
+    photo = Path(path)
+    if not (photo.name.isascii() and photo.name.isdecimal()) or os.path.lexists(photo):
+        return path
+    splits = rows_by_split(Path(os.path.abspath(photo.parent.parent)))  # noqa: PTH100 - keeps links
+    if not splits:
+        return path
+    rows = splits.get(photo.parent.name)
+    if rows is None or int(photo.name) >= len(rows.photos):
+        return None
+    [cell] = rows.photos[int(photo.name)].values()
+    return None if cell is None else cell["bytes"] or cell["path"]
