@@ -87,7 +87,7 @@ def write_pictures() -> None:
         for name in ("cat.jpg", "flower.jpg"):  # one by one: without links to each other
             main(["caption", str(PHOTOS / name), "--html", folder])
         plain = captioning.load()
-        plain.model.encoder.offset = (0.0, 0.0)
+        plain.model.encoder.offsets[plain.preprocessing.size] = (0.0, 0.0)
         plain(PHOTOS / "cat.jpg").save(Path(folder) / "plain.html")
         path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = tools.chromium.launch(executable_path=path, args=["--no-sandbox"])
