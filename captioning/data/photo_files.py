@@ -6,14 +6,18 @@ The photo of a row has a path like any other, of its data set, its split and its
 
 import hashlib
 import os
+import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from io import BufferedReader, BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from captioning.data.splits import split_in
 from captioning.errors import InputError
 from captioning.files import opened
 
@@ -100,15 +104,37 @@ def rows_by_split(root: Path) -> dict[str, Rows]:
     try:
         if _is_saved(root):
             loaded = datasets.load_from_disk(str(root))
-        elif root.is_file():
-            loaded = datasets.load_dataset("parquet", data_files=str(root))
-        else:
-            loaded = datasets.load_dataset(str(root))
+        else:  # by our list of files: a README in the folder may name addresses
+            loaded = datasets.load_dataset("parquet", data_files=parquet_files(root))
         splits = loaded if isinstance(loaded, dict) else {str(loaded.split or "train"): loaded}
         return {str(split): _rows(table, datasets.Image) for split, table in splits.items()}
+    except InputError:
+        raise
     except Exception as error:  # of pyarrow or of any other library that it reads files with
         reason = " ".join(str(error.__cause__ or error).split())[:300]
         raise InputError(f"{root}: not read by the library datasets: {reason}") from None
+
+
+def parquet_files(root: Path) -> dict[str, list[str]]:
+    """The Parquet files of a folder, or one file, by the split that their names begin with.
+
+    The Hub's names are ``train-00000-of-00002.parquet``. Files of other names are of the split that
+    their path names, else of train.
+
+    Raises:
+        InputError: files of a split are in several folders, so these are several data sets.
+    """
+    levels = (root.glob(depth + "*" + PARQUET) for depth in ("", "*/", "*/*/"))
+    files = [root] if root.is_file() else sorted(chain.from_iterable(levels))
+    by_split: dict[str, list[Path]] = defaultdict(list)
+    for file in files:
+        shard = re.fullmatch(r"(.+)-\d+-of-\d+", file.stem)
+        below = file.relative_to(root.parent if root.is_file() else root)
+        by_split[shard[1] if shard else split_in(str(below)) or "train"].append(file)
+    for split, parts in by_split.items():
+        if len(folders := sorted({str(file.parent) for file in parts})) > 1:
+            raise InputError(f"{root}: {split} is in {' and '.join(folders[:2])}; give one of them")
+    return {split: list(map(str, parts)) for split, parts in by_split.items()}
 
 
 def _is_saved(root: Path) -> bool:

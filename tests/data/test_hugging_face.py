@@ -219,6 +219,23 @@ def test_a_missing_library_is_named_with_its_extra_and_files_do_without(
         reader_for(hub_folder).read("train")
 
 
+def test_a_readme_does_not_say_what_is_read(hub_folder: Path) -> None:
+    there = "configs:\n- config_name: default\n  data_files: https://host.example/train.parquet\n"
+    (hub_folder / "README.md").write_text(f"---\n{there}---\n")
+    assert reader_for(hub_folder).splits == ("train", "validation")
+
+
+def test_of_several_data_sets_in_a_folder_one_is_to_be_given(
+    tmp_path: Path, table: Callable[..., Any]
+) -> None:
+    for language in ("de", "en"):
+        (tmp_path / language).mkdir()
+        table(caption=CAPTIONS).to_parquet(tmp_path / language / "train-00000-of-00001.parquet")
+    with pytest.raises(InputError, match=r"train is in .*de and .*en; give one of them"):
+        reader_for(tmp_path).read("train")
+    assert len(contents(reader_for(tmp_path / "en"))) == len(CAPTIONS)
+
+
 def test_tar_files_are_to_be_unpacked(tmp_path: Path) -> None:
     for name in ("00000.tar", "00000.parquet"):  # written by img2dataset
         (tmp_path / name).write_bytes(b"0" * 10)

@@ -17,6 +17,7 @@ from captioning.data.readers.reader import (
     parsed,
 )
 from captioning.data.records import ImageObject, Record
+from captioning.data.splits import in_order, split_in, split_name
 from captioning.errors import InputError, reading, shown
 from captioning.files import read_json
 
@@ -71,7 +72,7 @@ class Coco(Reader):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a file; train and val if the one file is of no split."""
-        return super().splits if "" in self._files else files.in_order(self._files)
+        return super().splits if "" in self._files else in_order(self._files)
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -79,12 +80,12 @@ class Coco(Reader):
         folder, pattern = self.annotations, f"{CAPTIONS}*{self.year or ''}.json"
         its = sorted((folder or self.root / "annotations").glob(pattern))
         names = [file.stem.removeprefix(CAPTIONS) for file in its]
-        splits = [files.split_name(name.rstrip("0123456789") or name) for name in names]
+        splits = [split_name(name.rstrip("0123456789") or name) for name in names]
         if not its and self.year is None:
             its = files.json_files(folder or self.root, *KEYS)
             names = [file.stem for file in its]
-            splits = [files.split_in(name) or name for name in names]
-            if len(its) == 1 and files.split_in(names[0]) is None:
+            splits = [split_in(name) or name for name in names]
+            if len(its) == 1 and split_in(names[0]) is None:
                 return {"": its[0]}
         if not its:
             raise InputError(f"{folder or self.root}: no {pattern} here; give its folder")
@@ -122,7 +123,7 @@ class Coco(Reader):
         if self.objects and instances.exists():
             for image_id, thing in _objects(instances, problems):
                 objects[find(image_id)].append(thing)
-        split = files.split_in(release) or split
+        split = split_in(release) or split
         bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
         folders = [base / part for base in bases for part in (release, split) if part]
         folders += files.folders_of(split, bases) if split else []
@@ -175,7 +176,7 @@ class Karpathy(Reader):
         name = field(image, "filename", str)
         image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
         photo = f"{field(image, 'filepath', str)}/{name}" if name and "filepath" in image else name
-        return Row(photo, captions, files.split_name(field(image, "split", str)), image_id)
+        return Row(photo, captions, split_name(field(image, "split", str)), image_id)
 
 
 def _caption(entry: Any) -> tuple[int | str, str] | None:

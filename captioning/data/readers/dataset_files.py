@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path, PureWindowsPath
 
+from captioning.data.splits import SPLITS, split_in
 from captioning.errors import InputError
 from captioning.files import walk
 
@@ -17,32 +18,6 @@ MOST_FILES = 100
 
 MOST_PARTS = 8
 """Last parts of a path that are compared."""
-
-SPLITS = ("train", "val", "test")
-ALIASES = {
-    **{name: name for name in SPLITS},
-    **dict.fromkeys(("training", "restval"), "train"),  # Karpathy's restval
-    **dict.fromkeys(("validation", "valid", "dev"), "val"),
-    "testing": "test",
-}
-
-
-def split_name(name: str) -> str:
-    """The usual name of a split, such as val for Validation; other names are unchanged."""
-    return ALIASES.get(name.strip().lower(), name.strip())
-
-
-def split_in(name: str) -> str | None:
-    """The split named by a word of a file or folder name; None unless exactly one is."""
-    words = re.findall(r"[a-z]+", name.lower())
-    found = {ALIASES[word] for word in words if word in ALIASES}
-    return found.pop() if len(found) == 1 else None
-
-
-def in_order(splits: Iterable[str]) -> tuple[str, ...]:
-    """The names of splits without repeats: train, val and test first, then others by name."""
-    found = set(splits)
-    return (*(name for name in SPLITS if name in found), *sorted(found.difference(SPLITS)))
 
 
 def photo_folders(*bases: Path) -> list[Path]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.dataset_files import SPLITS
 from captioning.data.readers.reader import Contents, Problem, Reader, Row, parsed
 from captioning.data.readers.rows import names_photo, rows_of
 from captioning.data.records import ImageObject, Phrase, Record
+from captioning.data.splits import SPLITS
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
 from captioning.files import text_of

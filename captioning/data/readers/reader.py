@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from captioning.data.photo_files import photo_hash, photo_size
 from captioning.data.readers import dataset_files as files
-from captioning.data.readers.dataset_files import in_order, split_name
 from captioning.data.records import Record
+from captioning.data.splits import in_order, split_name
 from captioning.errors import InputError, shown
 from captioning.progress_bar import stage
 from captioning.shelf import data_path

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.dataset_files import ALIASES, SPLITS, split_name
 from captioning.data.readers.reader import MALFORMED, Problem, Row, field, listed, numbered, parsed
+from captioning.data.splits import ALIASES, SPLITS, split_name
 from captioning.errors import InputError, shown
 from captioning.files import read_json, text_of
 

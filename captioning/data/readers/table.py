@@ -8,10 +8,10 @@ from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers import dataset_files as files
-from captioning.data.readers.dataset_files import SPLITS, split_in, split_name
 from captioning.data.readers.reader import Problem, Reader, Row, listed
 from captioning.data.readers.rows import has_columns, names_photo, rows_of
 from captioning.data.records import Record
+from captioning.data.splits import SPLITS, split_in, split_name
 from captioning.errors import InputError
 from captioning.files import opened, text_of, walk
 
