@@ -16,6 +16,8 @@ UNPRINTABLE = re.compile(
 )
 
 REMOVED = {
+    "--format": "captioning.compare returns the numbers in Python",
+    "--trials": "the p-value is of the bootstrap's --samples",
     "--hard": "captioning shapes draws plain scenes",
     "--spice": "score the captions.json of evaluate by pycocoevalcap",
     "--metric SPICE": "score the captions.json of evaluate by pycocoevalcap",

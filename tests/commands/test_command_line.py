@@ -117,8 +117,6 @@ def test_completion_knows_commands_and_their_options(capsys: Capture) -> None:
         (["caption", "--beam", "wide"], 'Invalid value for --beam: unable to convert "wide"'),
         (["score", "a.json"], "requires an argument"),
         (["caption", "--list"], "--list requires an argument"),
-        (["compare", "A", "B", "C", "--trials", "9"], "Unknown option: --trials"),
-        (["compare", "A", "B", "C", "--format", "csv"], "Unknown option: --format"),
     ],
 )
 def test_a_misspelt_command_line_is_one_line(
@@ -134,6 +132,8 @@ def test_a_misspelt_command_line_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["compare", "A", "B", "C", "--trials", "9"], "--trials was removed; the p-value"),
+        (["compare", "A", "B", "C", "--format", "csv"], "--format was removed; captioning.compare"),
         (["shapes", "x", "--hard"], "--hard was removed; captioning shapes draws plain scenes"),
         (
             ["score", "a.json", "b.json", "--spice"],
