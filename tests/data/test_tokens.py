@@ -141,3 +141,9 @@ def test_captions_in_other_languages_are_not_english(captions: str) -> None:
 
 def test_characters_of_english_captions_are_not_its_words() -> None:
     assert not is_english("a man is on a beach with a dog and a ball")
+
+
+def test_a_caption_of_combining_marks_takes_no_time_that_doubles_with_each() -> None:
+    caption = "a" + "\u0301" * 1000
+    assert tokenize(caption) == [caption]
+    assert tokenize(f"{caption} a.b{caption}-") == [caption, f"a.b{caption}"]

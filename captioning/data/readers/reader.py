@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed")
 VAL_FRACTION = 0.2
 """The share of validation images where a data set has no splits."""
 
-COPY = re.compile(r"(?i)( ?\(\d+\)|[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)?$)")
+COPY = re.compile(r"(?i)( ?\(\d+\)|(?<![ _-])[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)?$)")
 """What file managers add to the name of a copy: "01 (1).jpg", "01 - Copy.jpg"."""
 
 MOST_COPIES = 3
