@@ -238,6 +238,16 @@ LAYOUTS = {
         {"train": {"Train/0.jpg": ("of train",)}, "val": {"valid/0.jpg": ("of valid",)}},
         readers.Sidecar,
     ),
+    "gallery-dl's and Google Takeout's files": Layout(
+        {
+            "a.txt": "a dog",
+            "a.jpg.json": {"id": 1, "filename": "a.jpg", "description": "of the web"},
+            "b.jpg.txt": "a cat",
+            "b.jpg.supplemental-metadata.json": {"title": "b.jpg", "description": ""},
+        },
+        {"a.jpg": ("a dog",), "b.jpg": ("a cat",)},
+        readers.Sidecar,
+    ),
     "img2dataset's files": Layout(
         {
             "00000/0.txt": "photo 0",

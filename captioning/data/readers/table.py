@@ -3,11 +3,11 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers import dataset_files as files
+from captioning.data.readers import dataset_files
 from captioning.data.readers.reader import Problem, Reader, Row, listed
 from captioning.data.readers.rows import has_columns, names_photo, rows_of
 from captioning.data.records import Record
@@ -76,12 +76,12 @@ class CaptionTable(Reader):
             ]
             if file.name in METADATA and not any(row.split for row in rows):
                 rows = _by_folder(rows)
-            folders = files.photo_folders(file.parent, self.folder)
+            folders = dataset_files.photo_folders(file.parent, self.folder)
             if self.images is not None:
                 folders = [self.images / below, self.images]
             # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
             theirs = split if file.parent != self.folder else None
-            folders[1:1] = files.folders_of(split, folders[:1]) if split else []
+            folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
             for part, its in self._records(rows, file, folders, theirs, False).items():
                 records[part] += its
         return self._divided(records)
@@ -152,12 +152,18 @@ def _usual_tables(root: Path) -> list[Path]:
 
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
-    photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
-    found = files.json_files(root)
+    photos = [path for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES]
+    photo_names = {name for path in photos for name in (path.name, path.stem)}
+    files = dataset_files.json_files(root)
     for suffix in (*SUFFIXES, ".txt"):
-        those = sorted(root.glob(f"*{suffix}"))
-        found += those if len(those) <= files.MOST_FILES else []  # else captions of single photos
-    tables = [file for file in found if file.stem not in photos and _names_photos(file)]
+        tables = sorted(root.glob(f"*{suffix}"))
+        files += tables if len(tables) <= dataset_files.MOST_FILES else []  # of single photos
+    tables = [
+        file
+        for file in files
+        if photo_names.isdisjoint(accumulate(file.name.split(".")[:-1], "{}.{}".format))
+        if _names_photos(file)
+    ]
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
 
