@@ -289,6 +289,12 @@ HUND, BEIDE = ["ein Hund"], ["ein Hund", "ein Tier"]
         ("mine.txt", "a.jpg\tein Hund; und, mehr\n", ["ein Hund; und, mehr"]),
         ("mine.json", '[{"image": "a.jpg", "caption": ["ein Hund", "ein Tier"]}]', BEIDE),
         ("mine.json", '{"a.jpg": "ein Hund"}', HUND),
+        ("mine.csv", "image,caption\na.jpg,\"['ein Hund', 'ein Tier']\"\n", BEIDE),
+        (
+            "mine.tsv",
+            'image\tcaption\na.jpg\t[\'ein "Hund"\', "Tim\'s"]\n',
+            ['ein "Hund"', "Tim's"],
+        ),
         ("mine.csv", "image,caption_0,caption_1,caption_2\na.jpg,ein Hund,ein Tier,\n", BEIDE),
         (
             "mine.jsonl",

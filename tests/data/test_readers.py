@@ -80,7 +80,8 @@ MALFORMED: dict[str, tuple[str, str, list[Any]]] = {
     "captions.csv": (
         "file_name,caption\n0.jpg,a dog\n{}\n",
         "line 3",
-        ["b.jpg,c, d", "b.jpg", ",a dog", 'b.jpg,"b" c', "b.jpg," + "b" * 200_000],
+        ["b.jpg,c, d", "b.jpg", ",a dog", 'b.jpg,"b" c', "b.jpg," + "b" * 200_000]
+        + [f"b.jpg,{texts}" for texts in ("['a' 'b']", r"['\x']", "['a]", "['" + "\\" * 9_999)],
     ),
     "captions.jsonl": (
         '{"image": "0.jpg", "caption": "a dog"}\n{}\n',

@@ -1,5 +1,6 @@
 """Rows of photos and captions, from CSV and its relatives, JSON and JSON lines."""
 
+import ast
 import csv
 import io
 import json
@@ -31,6 +32,9 @@ CAPTION_COLUMNS = (
 SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
 NUMBERED_COLUMN = re.compile(r"(captions?|comment|text|description|sentence)_?\d+")
 NUMBER = re.compile(r"#\d+$")  # the end of a name that has the caption's number, a.jpg#0
+
+STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+"""A string as Python writes it."""
 
 SEPARATORS = ",;\t|"
 QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere they are text
@@ -233,7 +237,7 @@ def _each(value: Any) -> list[Any]:
 def _texts(value: Any) -> list[str]:
     """The captions of a value: texts or objects such as {"raw": ..., "id": ...}, one or a list.
 
-    A list may be written as JSON.
+    A list may be written as JSON, or as Python writes it, which pandas puts into tables.
     """
     if isinstance(value, list):
         return [text for part in value for text in _texts(part)]
@@ -241,7 +245,12 @@ def _texts(value: Any) -> list[str]:
         return _texts(value[names[0]])
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is not a caption")
-    if value.startswith('["'):
+    text = value.strip()
+    if text.startswith(('["', "['")):
         with suppress(ValueError, RecursionError):
-            return _texts(json.loads(value))
-    return [value.strip()]
+            return _texts(json.loads(text))
+        with suppress(ValueError, SyntaxError):
+            if re.fullmatch(rf"\[(?:{STRING})(?:, (?:{STRING}))*\]", text):
+                return [ast.literal_eval(caption) for caption in re.findall(STRING, text)]
+        raise ValueError(f"{shown(value)} is not a list of captions; write it as JSON")
+    return [text]
