@@ -41,6 +41,7 @@ def score(
     references: Path,
     /,
     *,
+    caption_column: str | None = None,
     json: Annotated[str | None, MAY_BEGIN_WITH_DASH] = None,
     training: Path | None = None,
     save_frequencies: Path | None = None,
@@ -55,6 +56,7 @@ def score(
             `captioning evaluate`.
         references: The reference captions: COCO's `captions_*.json`, Karpathy's `dataset_*.json`,
             Flickr8k.token.txt, a table such as captions.csv, or a data set's folder.
+        caption_column: The column of RESULTS' captions, if it is a table that leaves doubt.
         json: Write the report, including the scores of every image; - prints it in place of the
             table.
         training: The training captions, in a format of the references; reports the share of
@@ -66,7 +68,7 @@ def score(
     from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
 
-    found, [report] = _reports([results], references, reading, metrics, training)
+    found, [report] = _reports([results], references, reading, metrics, caption_column, training)
     if save_frequencies is not None:
         words = tokenizer(reading.tokenizer)
         written = [list(map(words, texts)) for texts in found.captions.values()]
@@ -92,6 +94,7 @@ def compare(
     references: Path,
     /,
     *,
+    caption_column: str | None = None,
     samples: int = 1000,
     seed: int = 0,
     reading: ReferenceOptions = ReferenceOptions(),
@@ -103,6 +106,7 @@ def compare(
         first: System A's captions, in any form that `captioning score` reads.
         second: System B's captions of the same images.
         references: The reference captions, in any form that `captioning score` reads.
+        caption_column: The column of A's and B's captions, if they are tables that leave doubt.
         samples: Samples of the paired bootstrap.
         seed: Of the samples.
 
@@ -112,7 +116,7 @@ def compare(
     from captioning.errors import printable
     from captioning.evaluation.comparison import compared, comparison_table
 
-    _, [one, other] = _reports([first, second], references, reading, metrics)
+    _, [one, other] = _reports([first, second], references, reading, metrics, caption_column)
     note = (
         f"A: {printable(first)}; B: {printable(second)}; {len(one.captions)} images; {samples} "
         f"bootstrap samples, seed {seed}"
@@ -127,6 +131,7 @@ def _reports(
     references: Path,
     reading: ReferenceOptions,
     metrics: MetricOptions,
+    caption_column: str | None,
     training: Path | None = None,
 ) -> "tuple[References, list[Report]]":
     """The references, and the scores of one or two systems' captions of the same images."""
@@ -139,7 +144,10 @@ def _reports(
     from captioning.evaluation.report import Report
 
     found = read_references(references, reading.split)
-    systems = [scored_captions(read_results(path), found, path, references) for path in paths]
+    systems = [
+        scored_captions(read_results(path, caption_column), found, path, references)
+        for path in paths
+    ]
     images = systems[0].keys()
     if alone := sorted(images ^ systems[-1].keys(), key=str):
         raise InputError(

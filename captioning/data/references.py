@@ -103,20 +103,21 @@ def _bare(name: str) -> str:
     return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else name
 
 
-def read_results(path: str | Path) -> Captions:
+def read_results(path: str | Path, caption_column: str | None = None) -> Captions:
     """One caption per image, by image id or path of the photo, except where there is an error.
 
     Args:
         path: a file in COCO's results format, a CSV or TSV table, lines of JSON as
             ``captioning caption`` writes them, the folder of its shards, or a folder of
             ``captioning evaluate``.
+        caption_column: the column of the captions in a table, if it is not called by a usual name.
     """
     path = Path(path)
     files = [path]
     if path.is_dir():
         files = sorted(path.glob(SHARDS)) or [path / CAPTIONS]
     problems: list[Problem] = []
-    found = [each for file in files for each in _captions_in(file, problems)]
+    found = [each for file in files for each in _captions_in(file, problems, caption_column)]
     if problems:  # fewer captions would change scores
         raise InputError(f"{problems[0].name}; {REMEDY}")
     if not found:
@@ -133,10 +134,13 @@ def _once(found: Iterable[tuple[int | str, str]], path: str | Path) -> Captions:
     return captions
 
 
-def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | str, str]]:
+def _captions_in(
+    file: Path, problems: list[Problem], caption_column: str | None
+) -> Iterator[tuple[int | str, str]]:
     """The captions of a file; photos with an error in place of a caption are left out."""
     if file.suffix.lower() in (".csv", ".tsv"):
-        return ((row.name, text) for row in rows_of(file, problems) for text in row.captions)
+        rows = rows_of(file, problems, caption_column)
+        return ((row.name, text) for row in rows for text in row.captions)
     if file.suffix.lower() == ".jsonl" or text_of(file).lstrip().startswith("{"):
         entries = json_lines(file, problems)
     elif isinstance(content := read_json(file), list):

@@ -138,9 +138,15 @@ def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsy
         str(tmp_path / "shards"),
         str(tmp_path / "run" / "evaluation-test"),
     ]
+    written(tmp_path / "pairs.csv", f"image,prediction,note\n{table}")
+    assert "none is called as captions usually are" in refusal(
+        ["score", str(tmp_path / "pairs.csv"), files[2]], capsys
+    )
+    commands = [["score", form, files[2]] for form in forms]
+    commands += [["score", str(tmp_path / "pairs.csv"), files[2], "--caption-column", "prediction"]]
     printed = []
-    for form in forms:
-        assert main(["score", form, files[2]]) == 0, form
+    for command in commands:
+        assert main(command) == 0, command
         printed.append(capsys.readouterr().out)
     assert set(printed) == {printed[0]}
 
