@@ -128,6 +128,18 @@ def test_a_malformed_row_is_named_and_the_others_are_read(
     assert capsys.readouterr().err == f"captioning: {problem.name}; left out\n"
 
 
+def test_a_text_file_that_is_not_utf_8_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    draw(tmp_path, "train/0.jpg", "train/1.jpg", "val/2.jpg")
+    for name in ("train/0.txt", "val/2.txt"):
+        write(tmp_path / name, "a dog")
+    (tmp_path / "train/1.txt").write_bytes("the man\u2019s caf\u00e9".encode("cp1252"))
+    contents = reader_for(tmp_path).contents("train")
+    assert [record.image_id for record in contents.records] == ["train/0.jpg"]
+    [problem] = contents.problems
+    assert problem.kind == "malformed rows"
+    assert problem.name.startswith(f"{tmp_path / 'train/1.txt'}: not UTF-8 text")
+
+
 BOXES = [[1, 2], [[]] * 4, [1, 2, 3, 10**9]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers import dataset_files
-from captioning.data.readers.reader import Problem, Reader, Row, listed
+from captioning.data.readers.reader import MALFORMED, Problem, Reader, Row, listed
 from captioning.data.readers.rows import has_columns, names_photo, rows_of
 from captioning.data.records import Record
 from captioning.data.splits import SPLITS, split_in, split_name
@@ -113,9 +113,14 @@ class Sidecar(Reader):
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         folder, rows = self.images or self.root, []
         for photo, text in _pairs(folder):
-            lines = () if text is None else map(str.strip, text_of(text).splitlines())
+            try:
+                lines = [] if text is None else text_of(text).splitlines()
+            except InputError as error:
+                problems.append(Problem(MALFORMED, str(error)))
+                continue
             name = photo.relative_to(folder).as_posix()
-            rows.append(Row(name, list(filter(None, lines)), None, name))
+            captions = [caption for line in lines if (caption := line.strip())]
+            rows.append(Row(name, captions, None, name))
         if not any(row.captions for row in rows):
             raise InputError(
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
