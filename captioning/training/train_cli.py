@@ -250,12 +250,15 @@ def _fit(cli: TrainCLI, begins: Callable[[], None]) -> None:
             path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
         begins()
 
-    started = LambdaCallback(on_train_start=begin)
+    def finish(*_: Any) -> None:
+        """Complete the best checkpoint, before loggers upload it."""
+        if trainer.is_global_zero and (folder / BEST).exists():
+            checkpoints.keep_offset(folder / BEST)
+
+    started = LambdaCallback(on_train_start=begin, on_fit_end=finish)
     trainer.callbacks.insert(0, started)  # type: ignore[attr-defined]
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-    if trainer.is_global_zero and (folder / BEST).exists():
-        checkpoints.keep_offset(folder / BEST)
 
 
 def features(arguments: list[str]) -> Path | None:
