@@ -79,7 +79,7 @@ def holds_files(root: Path, pattern: str) -> bool:
 
 @lru_cache
 def rows_by_split(root: Path) -> dict[str, Rows]:
-    """The splits of a data set, by their names there; none if `root` holds no rows.
+    """Load the splits of a data set by name; an empty dictionary if `root` holds no rows.
 
     A folder of `save_to_disk` is mapped into memory as it is. Of Parquet files, the library writes
     Arrow files to its cache first, once.

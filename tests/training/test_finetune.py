@@ -90,7 +90,7 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
     assert load("photos").search.config["repeats"] is False
     assert german.search.config["repeats"] is True
     assert german.calibration is not None
-    assert not german.calibration.named  # there is no list of German function words
+    assert not german.calibration.named  # it is fitted for English captions only
     words = set(german.vocabulary.words)
     assert {"wand", "tapete", "farbe"} <= words
     assert not {"the", "dog", "person"} & words
