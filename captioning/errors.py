@@ -16,18 +16,35 @@ UNPRINTABLE = re.compile(
 )
 
 REMOVED = {
-    "--format": "captioning.compare returns the numbers in Python",
-    "--trials": "the p-value is of the bootstrap's --samples",
-    "--hard": "captioning shapes draws plain scenes",
-    "--spice": "score the captions.json of evaluate by pycocoevalcap",
-    "--metric SPICE": "score the captions.json of evaluate by pycocoevalcap",
-    "shapes_hard_scenes": "take shapes",
-    "backbone 'plain'": "train with small or another backbone, or use captioning 0.4.0",
-    "PhotoShards": "take captioning.data.readers.HuggingFace for Parquet files and what "
-    "save_to_disk writes, and unpack tar files",
-    "SupervisedAttention": "take captioning.training.GuidedAttention, which needs no boxes",
+    "--format": "--format was removed; captioning.compare returns the numbers in Python",
+    "compare: Unknown option: --out": (
+        "compare --out was removed; captioning.compare returns the numbers in Python"
+    ),
+    "Parameter --model specified multiple times": (
+        "several models at once were removed; give one --model (ExponentialAverage averages the "
+        "weights of one training)"
+    ),
+    "--trials": "--trials was removed; the p-value is of the bootstrap's --samples",
+    "--hard": "--hard was removed; captioning shapes draws plain scenes",
+    "--spice": "--spice was removed; score the captions.json of evaluate by pycocoevalcap",
+    "--metric SPICE": (
+        "--metric SPICE was removed; score the captions.json of evaluate by pycocoevalcap"
+    ),
+    "shapes_hard_scenes": "shapes_hard_scenes was removed; take shapes",
+    "backbone 'plain'": (
+        "backbone 'plain' was removed; train with small or another backbone, or use captioning "
+        "0.4.0"
+    ),
+    "PhotoShards": (
+        "PhotoShards was removed; take captioning.data.readers.HuggingFace for Parquet files and "
+        "what save_to_disk writes, and unpack tar files"
+    ),
+    "SupervisedAttention": (
+        "SupervisedAttention was removed; take captioning.training.GuidedAttention, which needs "
+        "no boxes"
+    ),
 }
-"""Names of earlier versions, and what to do instead."""
+"""What a message about a removed name says, and the line that is printed instead of it."""
 
 _SHORT = Repr()  # a value may be huge or deeply nested
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
@@ -94,9 +111,9 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
 
 def removed(message: object) -> str | None:
     """The line to print instead of a message about a removed name; None if it has no such name."""
-    for name, instead in REMOVED.items():
+    for name, line in REMOVED.items():
         if re.search(rf"(?<![\w-]){name}(?![\w-])", str(message)):
-            return f"{name} was removed; {instead}"
+            return line
     return None
 
 

@@ -99,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command and its options; defaults to those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    name = ""
     try:
         given = import_modules(given)
         LINES.printed.clear()
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
-        return _failed(removed(error) or f"{error} See captioning --help.", 2)
+        return _failed(removed(f"{name}: {error}") or f"{error} See captioning --help.", 2)
     except InputError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:

@@ -134,6 +134,11 @@ def test_a_misspelt_command_line_is_one_line(
     [
         (["compare", "A", "B", "C", "--trials", "9"], "--trials was removed; the p-value"),
         (["compare", "A", "B", "C", "--format", "csv"], "--format was removed; captioning.compare"),
+        (["compare", "A", "B", "C", "--out", "x"], "compare --out was removed; captioning.compare"),
+        (
+            ["caption", "x", "--model", "a", "--model", "b"],
+            "several models at once were removed; give one --model",
+        ),
         (["shapes", "x", "--hard"], "--hard was removed; captioning shapes draws plain scenes"),
         (
             ["score", "a.json", "b.json", "--spice"],
@@ -264,11 +269,6 @@ def test_a_torchvision_of_another_torch_is_one_line(tmp_path: Path) -> None:
     assert ended.returncode == 1
     [line] = ended.stderr.splitlines()
     assert re.search(r"torch \S+ and torchvision \S+ do not belong together; .* constraints", line)
-
-
-def test_several_models_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["caption", "photo.jpg", "--model", "photos", "--model", "shapes"]) == 2
-    assert "--model specified multiple times" in capsys.readouterr().err
 
 
 def test_python_calls_the_commands(shapes_data: Path, checkpoint: Path, tmp_path: Path) -> None:
