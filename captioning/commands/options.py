@@ -24,6 +24,10 @@ CaptionColumn = Annotated[
     str | None,
     Parameter(help="The column of the captions, if the data set is a table that leaves doubt."),
 ]
+PhotoColumn = Annotated[
+    str | None,
+    Parameter(help="The column of the photos, if the data set is a table that leaves doubt."),
+]
 MaxMegapixels = Annotated[
     float, Parameter(help="Refuse photos of more million pixels unread; at most 178.")
 ]
@@ -56,6 +60,7 @@ class DataOptions:
     """The split."""
     images: Images = None
     caption_column: CaptionColumn = None
+    photo_column: PhotoColumn = None
     limit: int | None = None
     """Use only the first N images."""
     max_megapixels: MaxMegapixels = 100.0
@@ -64,8 +69,8 @@ class DataOptions:
         """What reads the data sets, with boxes and masks or without."""
         from captioning.data.readers import Joined, reader_for
 
-        given = objects, self.images, self.caption_column
-        readers = [reader_for(folder, *given) for folder in self.data]
+        columns = self.caption_column, self.photo_column
+        readers = [reader_for(folder, objects, self.images, *columns) for folder in self.data]
         return Joined(readers) if len(readers) > 1 else readers[0]
 
     @property

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from captioning.commands.options import CaptionColumn, Images, MaxMegapixels, Tokenizer
+from captioning.commands.options import CaptionColumn, Images, MaxMegapixels, PhotoColumn, Tokenizer
 from captioning.errors import printable
 from captioning.shelf import DEFAULT
 
@@ -89,6 +89,7 @@ def finetune_model(
     tokenizer: Tokenizer | None = None,
     images: Images = None,
     caption_column: CaptionColumn = None,
+    photo_column: PhotoColumn = None,
     keep: Path | None = None,
     overwrite: bool = False,
 ) -> Path:
@@ -114,8 +115,12 @@ def finetune_model(
     """
     from captioning.training import finetune as training
 
-    options = {"caption_column": caption_column, "val_fraction": val_share}
-    options["images"] = None if images is None else str(images)
+    options = {
+        "images": None if images is None else str(images),
+        "caption_column": caption_column,
+        "photo_column": photo_column,
+        "val_fraction": val_share,
+    }
     made = training.finetune(
         data, model, out, epochs, seed, skip_bad, tokenizer, keep, overwrite, **options
     )
@@ -132,6 +137,7 @@ def check_data(
     *,
     images: Images = None,
     caption_column: CaptionColumn = None,
+    photo_column: PhotoColumn = None,
     max_megapixels: MaxMegapixels = 100.0,
 ) -> int:
     """Look for faults in a data set before training.
@@ -144,7 +150,7 @@ def check_data(
     from captioning.data import folder_check
     from captioning.data.readers import reader_for
 
-    reader = reader_for(data, True, images, caption_column)
+    reader = reader_for(data, True, images, caption_column, photo_column)
     found = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
     print(found)
     return 0 if found.ok else 1

@@ -1,7 +1,7 @@
 """The bytes of photos, in files of their own or in rows that the library `datasets` reads.
 
 The photo of a row has a path like any other, of its data set, its split and its number there:
-``flickr8k/train/17``.
+``flickr8k/train/17``, or with the name of its column ``flickr8k/train/17:photo``.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ SAVED = ("dataset_dict.json", "state.json")  # written by `save_to_disk`
 class Rows(NamedTuple):
     """A split of a data set of `datasets`, which maps its files into memory."""
 
-    photos: Any  # one column: the bytes of a photo, or the path of its file
+    photos: dict[str, Any]  # by column: the bytes of photos, or the paths of their files
     texts: Any  # the columns of text
 
 
@@ -142,7 +142,10 @@ def _is_saved(root: Path) -> bool:
 
 
 def _rows(table: Any, image: Any) -> Rows:
-    """The columns of a split: photos are of the library's type `image`, or bytes."""
+    """The columns of a split: photos are of the library's type `image`, or bytes.
+
+    The first column of photos is the one called image, if there is one.
+    """
 
     def has_photos(feature: Any) -> bool:
         kind = feature.get("bytes") if isinstance(feature, dict) else feature
@@ -151,23 +154,29 @@ def _rows(table: Any, image: Any) -> Rows:
     names = [name for name, feature in table.features.items() if has_photos(feature)]
     if not names:
         raise ValueError(f"no column of photos; its columns are {', '.join(table.column_names)}")
-    photo = "image" if "image" in names else names[0]
+    names.sort(key=lambda name: name != "image")
     types = zip(table.data.schema.names, map(str, table.data.schema.types), strict=True)
     texts = [name for name, kind in types if "string" in kind and "binary" not in kind]
-    photos = table.select_columns([photo]).cast_column(photo, image(decode=False))
+    photos = {
+        name: table.select_columns([name]).cast_column(name, image(decode=False)) for name in names
+    }
     return Rows(photos, table.select_columns(texts).with_format("arrow"))
 
 
 def _content(path: str | Path) -> bytes | str | Path | None:
     """The bytes of a photo in a row, or the path of a photo's file; None if the row has neither."""
     photo = Path(path)
-    if not (photo.name.isascii() and photo.name.isdecimal()) or os.path.lexists(photo):
+    number, _, column = photo.name.partition(":")
+    if not (number.isascii() and number.isdecimal()) or os.path.lexists(photo):
         return path
     splits = rows_by_split(Path(os.path.abspath(photo.parent.parent)))  # noqa: PTH100 - keeps links
     if not splits:
         return path
-    rows = splits.get(photo.parent.name)
-    if rows is None or int(photo.name) >= len(rows.photos):
+    if photo.parent.name not in splits:
         return None
-    [cell] = rows.photos[int(photo.name)].values()
+    columns = splits[photo.parent.name].photos
+    photos = columns.get(column) if column else next(iter(columns.values()))
+    if photos is None or int(number) >= len(photos):
+        return None
+    [cell] = photos[int(number)].values()
     return None if cell is None else cell["bytes"] or cell["path"]

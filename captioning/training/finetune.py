@@ -168,6 +168,7 @@ def finetune(
         "--tokenizer": tokenizer,
         "--images": options.get("images"),
         "--caption-column": options.get("caption_column"),
+        "--photo-column": options.get("photo_column"),
         "--val-share": options.get("val_fraction"),
         "--keep": None if keep is None else resolved(keep),
         "stages": plan.stages,

@@ -141,6 +141,26 @@ def test_columns_are_named_and_assign_splits(tmp_path: Path, table: Callable[...
     assert contents(reader)["test/3"] == (3, ("A WHITE PHOTO",))
 
 
+def test_the_photos_may_be_of_a_named_column(tmp_path: Path, datasets: Any) -> None:
+    by_column = {
+        name: [{"bytes": photo(number), "path": None} for number in numbers]
+        for name, numbers in {"before": (0, 1, 2), "after": (3, 2, 1)}.items()
+    }
+    rows = datasets.Dataset.from_dict({**by_column, "caption": CAPTIONS[:3]})
+    for column in by_column:
+        rows = rows.cast_column(column, datasets.Image())
+    rows.to_parquet(tmp_path / "pairs.parquet")
+    reader = reader_for(tmp_path, photo_column="after")
+    assert contents(reader) == {
+        f"train/{number}:after": (3 - number, (CAPTIONS[number],)) for number in range(3)
+    }
+    assert [shade for shade, _ in contents(reader_for(tmp_path)).values()] == [0, 1, 2]
+    with pytest.raises(InputError, match="photos are in before, after, none is called 'caption'"):
+        reader_for(tmp_path, photo_column="caption").read("train")
+    with pytest.raises(InputError, match=r"train/1:then: no photo in this row"):
+        read_image(tmp_path / "train/1:then")
+
+
 def test_bytes_without_a_type_and_paths_of_photos(tmp_path: Path, datasets: Any) -> None:
     draw_photos(tmp_path, "one.png")
     image = [photo(1), None]

@@ -321,10 +321,13 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     ):
         reader_for(tmp_path).read("train")
     assert merged(found(reader_for(tmp_path, caption_column="title"))) == {"a.jpg": ("a dog",)}
+    write(tmp_path / "pairs.csv", "Image,The photo,Text\n1,a.jpg,a dog\n")
+    assert merged(found(reader_for(tmp_path, photo_column="the photo"))) == {"a.jpg": ("a dog",)}
+    write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
     with pytest.raises(InputError, match="columns image, Title, Long text: none is called 'words'"):
         reader_for(tmp_path, caption_column="words").read("train")
     write(tmp_path / "annotations/captions_val.json", "{}")
-    with pytest.raises(InputError, match="Coco, which has no columns; omit the caption column"):
+    with pytest.raises(InputError, match="Coco, which has no columns; name none"):
         reader_for(tmp_path, caption_column="caption")
 
 

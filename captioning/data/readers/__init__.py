@@ -28,6 +28,7 @@ def reader_for(
     objects: bool = True,
     images: str | Path | None = None,
     caption_column: str | None = None,
+    photo_column: str | None = None,
     val_fraction: float | None = None,
 ) -> Reader:
     """The reader of the data set at `root`, chosen by its file names, else by their content.
@@ -37,6 +38,7 @@ def reader_for(
         objects: whether to read boxes and masks, where there are some.
         images: folder of the photos; by default where the reader looks for them.
         caption_column: the column of the captions, if the data set is a table.
+        photo_column: the column of the photos, if the data set is a table.
         val_fraction: share of the photos for validation, if the data set has no splits.
     """
     root = data_path(root)
@@ -57,12 +59,11 @@ def reader_for(
             "Entities); a reader of your own: --import its module"
         )
     taken = inspect.signature(kind).parameters
-    if caption_column is not None and "caption_column" not in taken:
-        raise InputError(
-            f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
-        )
+    columns = {"caption_column": caption_column, "photo_column": photo_column}
+    if any(column is not None for column in columns.values()) and "caption_column" not in taken:
+        raise InputError(f"{root}: read by {kind.__name__}, which has no columns; name none")
     if images is not None and kind is HuggingFace:
         raise InputError(f"{root}: has its photos inside; omit the folder of the images")
     options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
-    options["caption_column"] = caption_column
+    options |= columns
     return kind(root, **{name: value for name, value in options.items() if name in taken})

@@ -9,7 +9,7 @@ from captioning.data.photo_files import Rows, holds_rows, rows_by_split
 from captioning.data.readers.reader import Problem, Reader, Row
 from captioning.data.readers.rows import rows_in
 from captioning.data.records import Record
-from captioning.errors import reading
+from captioning.errors import InputError, reading
 
 
 class HuggingFace(Reader):
@@ -17,13 +17,15 @@ class HuggingFace(Reader):
 
     The photos are the column called image, else the first one of images or bytes; captions are
     found as by `CaptionTable`. Splits are called as in the data set; a column split comes first.
-    The id of a photo is its split and its number there, such as ``train/17``.
+    The id of a photo is its split and its number there, such as ``train/17``, or
+    ``train/17:photo`` if a column is given.
 
     Args:
         root: a folder of Parquet files as the Hub has them, one such file, or a folder that
             ``save_to_disk`` has written.
         val_fraction: see `Reader`.
         caption_column: the column of the captions, if its name leaves doubt.
+        photo_column: the column of the photos, if there are several.
     """
 
     def __init__(
@@ -31,10 +33,11 @@ class HuggingFace(Reader):
         root: str | Path,
         val_fraction: float | None = None,
         caption_column: str | None = None,
+        photo_column: str | None = None,
     ) -> None:
         super().__init__(root, val_fraction=val_fraction)
         self.folder = self.root  # of the photos' paths, also if it is a file
-        self.caption_column = caption_column
+        self.caption_column, self.photo_column = caption_column, photo_column
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
@@ -50,7 +53,7 @@ class HuggingFace(Reader):
         for split, table in splits.items():
             with reading(self.root):
                 entries = list(self._entries(split, table))
-            [photo] = table.photos.column_names
+            photo = self.photo_column or next(iter(table.photos))
             own = None if set(splits) == {"train"} else split  # with nothing to validate on
             rows += (
                 row._replace(split=row.split or own)
@@ -60,11 +63,15 @@ class HuggingFace(Reader):
 
     def _entries(self, split: str, table: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
         """The rows of a split with their places; absent texts are empty."""
-        [photo] = table.photos.column_names
+        photo = self.photo_column or next(iter(table.photos))
+        if photo not in table.photos:
+            columns = ", ".join(table.photos)
+            raise InputError(f"{self.root}: photos are in {columns}, none is called {photo!r}")
+        suffix = f":{photo}" if self.photo_column else ""
         number = 0
         for batch in table.texts.iter(1000):
             for texts in batch.to_pylist():
-                name = f"{split}/{number}"
+                name = f"{split}/{number}{suffix}"
                 filled = {key: "" if value is None else value for key, value in texts.items()}
                 yield f"{self.root}: row {name}", {**filled, photo: name}
                 number += 1

@@ -40,7 +40,12 @@ SEPARATORS = ",;\t|"
 QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere they are text
 
 
-def rows_of(file: Path, problems: list[Problem], caption_column: str | None = None) -> list[Row]:
+def rows_of(
+    file: Path,
+    problems: list[Problem],
+    caption_column: str | None = None,
+    photo_column: str | None = None,
+) -> list[Row]:
     """The rows of a table; malformed ones are added to the problems.
 
     Raises:
@@ -56,7 +61,7 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
     if not entries:
         advice = f"{file}: no captions; add rows of file_name and caption"
         raise InputError(faults[0].name if faults else advice)
-    rows = rows_in(file, entries, faults, caption_column)
+    rows = rows_in(file, entries, faults, caption_column, photo_column)
     problems += faults
     return rows
 
@@ -182,11 +187,17 @@ def _columns(
     by_column_name = {column_name(name): name for name in reversed(names)}
     table = f"{file} with the columns {listed(names)}"
 
-    image = photo_column or next(
-        (by_column_name[name] for name in IMAGE_COLUMNS if name in by_column_name), None
-    )
-    if image is None:
-        raise InputError(f"{table}: none is that of the photos; call it file_name")
+    def named(column: str) -> str:
+        if column not in names and column_name(column) not in by_column_name:
+            raise InputError(f"{table}: none is called {column!r}; give one of these")
+        return column if column in names else by_column_name[column_name(column)]
+
+    usual_photos = [by_column_name[name] for name in IMAGE_COLUMNS if name in by_column_name]
+    if photo_column is None and not usual_photos:
+        raise InputError(
+            f"{table}: none is that of the photos; call it file_name, or name it by --photo-column"
+        )
+    image = named(photo_column) if photo_column is not None else usual_photos[0]
 
     split = next((by_column_name[name] for name in SPLIT_COLUMNS if name in by_column_name), None)
     if split is not None and column_name(split) != "split":  # it may be another kind of set
@@ -194,11 +205,7 @@ def _columns(
         split = split if splits <= set(SPLITS) else None
 
     if caption_column is not None:
-        by_name = by_column_name | {name: name for name in names}
-        column = by_name.get(caption_column, by_name.get(column_name(caption_column)))
-        if column is None:
-            raise InputError(f"{table}: none is called {caption_column!r}; give one of these")
-        return image, [column], split
+        return image, [named(caption_column)], split
     usual = [by_column_name[name] for name in CAPTION_COLUMNS if name in by_column_name]
     numbered_columns = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
     if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:

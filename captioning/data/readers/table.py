@@ -39,6 +39,7 @@ class CaptionTable(Reader):
             below.
         val_fraction: see `Reader`.
         caption_column: the column of the captions, if it is not called by one usual name.
+        photo_column: the column of the photos' file names, likewise.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class CaptionTable(Reader):
         images: str | Path | None = None,
         val_fraction: float | None = None,
         caption_column: str | None = None,
+        photo_column: str | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
-        self.caption_column = caption_column
+        self.caption_column, self.photo_column = caption_column, photo_column
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
@@ -72,7 +74,7 @@ class CaptionTable(Reader):
             below = file.parent.relative_to(self.folder)
             rows = [
                 row._replace(split=row.split or split, image_id=(below / row.name).as_posix())
-                for row in rows_of(file, problems, self.caption_column)
+                for row in rows_of(file, problems, self.caption_column, self.photo_column)
             ]
             if file.name in METADATA and not any(row.split for row in rows):
                 rows = _by_folder(rows)
