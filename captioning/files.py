@@ -18,6 +18,9 @@ from captioning.errors import InputError, reading
 MAX_BYTES = 2 * 1024**3
 """The most bytes of a text file; COCO's largest has 450 MB."""
 
+LONGEST_PATH = 4096
+"""The most characters of a path on Linux; longer text, such as base64, is none."""
+
 PATIENCE = 10.0
 """Seconds to wait for a folder: the workers of a killed command end some seconds after it."""
 
@@ -30,7 +33,12 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
         InputError: the file is missing or unreadable, or is not a regular file.
     """
     with reading(path):
-        if re.match(r"\w\w+:/", str(path)):
+        name = str(path)
+        if name.startswith("data:") or len(name) > LONGEST_PATH:
+            raise InputError(f"{name[:40]}...: text, not a path; decode it to bytes first")
+        if name.startswith("file:/"):
+            raise InputError(f"{path}: an address; give the path")
+        if re.match(r"\w\w+:/", name):
             raise InputError(f"{path}: an address, not a file; download it first")
         if Path(path).exists() and not Path(path).is_file():
             raise InputError(f"{path}: not a regular file")

@@ -27,6 +27,7 @@ from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, 
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.device import multiplies_bfloat16_fast, on_device
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
+from captioning.files import LONGEST_PATH
 from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Adapter, Decoder, Encoder, Model
@@ -298,7 +299,8 @@ class Captioner:
     def _viewed(self, numbered: tuple[int, Photo]) -> Viewed | PhotoError:
         """What the model sees of a photo with its place in a stream, or why it cannot be read."""
         number, photo = numbered
-        name = photo if isinstance(photo, str | Path | Upload) else f"photo {number + 1}"
+        is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= LONGEST_PATH
+        name = photo if is_named else f"photo {number + 1}"
         try:
             known = self.preprocessing.readable(photo, str(name))
             view = known if isinstance(known, View) else self.preprocessing(known)
