@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
+from cyclopts.types import PositiveInt
 
 from captioning.commands import discard_output
 from captioning.commands.options import (
@@ -19,6 +20,7 @@ from captioning.commands.options import (
     MaxMegapixels,
     ModelOptions,
     SearchOptions,
+    Share,
 )
 from captioning.errors import InputError, PhotoError, printable
 
@@ -40,7 +42,7 @@ NOT_CALIBRATED = (
 class WishOptions:
     """How many captions a photo gets, and words that they must or must not have."""
 
-    captions: int | None = None
+    captions: PositiveInt | None = None
     """Write the best N captions of each photo, each in a line of its own; a beam search follows at
     least as many."""
     diverse: bool = False
@@ -96,7 +98,7 @@ class BulkOptions:
 
     out: Path | None = None
     """Write JSON lines to files in this folder; photos that are captioned there are skipped."""
-    shard_size: int = 1000
+    shard_size: PositiveInt = 1000
     """Photos per file."""
     ray: str | None = None
     """Caption on the machines of a Ray cluster: auto for the one that this machine belongs to,
@@ -110,7 +112,7 @@ def caption(
     text: str | None = None,
     json: Annotated[bool, Parameter(alias="--jsonl")] = False,
     confidence: bool = False,
-    min_confidence: float = 0.0,
+    min_confidence: Share = 0.0,
     overwrite: bool = False,
     using: ModelOptions = ModelOptions(),
     max_megapixels: MaxMegapixels = 100.0,

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
+from cyclopts.types import NonNegativeInt, PositiveFloat, PositiveInt
+from cyclopts.validators import Number
 
 from captioning.errors import InputError
 from captioning.shelf import DEFAULT, path_of
@@ -29,8 +31,11 @@ PhotoColumn = Annotated[
     Parameter(help="The column of the photos, if the data set is a table that leaves doubt."),
 ]
 MaxMegapixels = Annotated[
-    float, Parameter(help="Refuse photos of more million pixels unread; at most 178.")
+    PositiveFloat, Parameter(help="Refuse photos of more million pixels unread; at most 178.")
 ]
+Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
+"""A number from 0 to 1."""
+
 MAY_BEGIN_WITH_DASH = Parameter(allow_leading_hyphen=True)
 """For options whose value may be ``-``."""
 
@@ -61,7 +66,7 @@ class DataOptions:
     images: Images = None
     caption_column: CaptionColumn = None
     photo_column: PhotoColumn = None
-    limit: int | None = None
+    limit: PositiveInt | None = None
     """Use only the first N images."""
     max_megapixels: MaxMegapixels = 100.0
 
@@ -86,7 +91,7 @@ class ModelOptions:
 
     model: Annotated[str, Parameter(allow_repeating=False)] = DEFAULT
     """A file, a folder, hf://OWNER/NAME, or the name of a model that comes with the package."""
-    batch_size: int = 16
+    batch_size: PositiveInt = 16
     """Photos at a time."""
     device: str | None = None
     """cpu, cuda or mps; by default the fastest that there is."""
@@ -111,30 +116,35 @@ class ModelOptions:
         return path_of(self.model)
 
 
+def _check_temperature(_: type, value: float | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError("Must be > 0; for the most probable words give --greedy.")
+
+
 @Parameter(name="*", group=Group("Search", help="By default as the model's file says."))
 @dataclass(frozen=True)
 class SearchOptions:
     """How words are chosen."""
 
-    beam: int | None = None
+    beam: PositiveInt | None = None
     """Beam search of this width."""
     greedy: bool = False
     """Always the most probable word."""
     sample: bool = False
     """Draw words by their probability."""
-    temperature: float | None = None
+    temperature: Annotated[float | None, Parameter(validator=_check_temperature)] = None
     """Of sampling."""
-    top_k: int | None = None
-    """Sample from the N best words."""
-    top_p: float | None = None
+    top_k: NonNegativeInt | None = None
+    """Sample from the N best words; 0 for all."""
+    top_p: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None
     """Sample from the best words of this total probability."""
     length_penalty: float | None = None
     """0 favours short captions, 1 does not."""
-    max_length: int | None = None
+    max_length: PositiveInt | None = None
     """Largest number of words."""
-    min_length: int | None = None
+    min_length: NonNegativeInt | None = None
     """Smallest number of words."""
-    no_repeat_ngram: int | None = None
+    no_repeat_ngram: NonNegativeInt | None = None
     """Never repeat N words in a row."""
     repeats: Annotated[bool | None, Parameter(negative="--no-repeats")] = None
     """Let a caption say all words again, or only those that people often do."""

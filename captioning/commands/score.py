@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from captioning.commands.options import (
     MAY_BEGIN_WITH_DASH,
@@ -95,7 +96,7 @@ def compare(
     /,
     *,
     caption_column: str | None = None,
-    samples: int = 1000,
+    samples: PositiveInt = 1000,
     seed: int = 0,
     reading: ReferenceOptions = ReferenceOptions(),
     metrics: MetricOptions = MetricOptions(),

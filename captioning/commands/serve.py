@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from cyclopts.types import PositiveFloat, PositiveInt
+
 from captioning.commands.options import Maps, ModelOptions, SearchOptions
 
 
@@ -13,11 +15,11 @@ def serve_captions(
     host: str = "127.0.0.1",
     port: int = 8000,
     allow_host: tuple[str, ...] = (),
-    max_megabytes: int = 20,
-    max_megapixels: int = 25,
-    max_photos: int = 16,
-    timeout: float = 30.0,
-    queue: int = 64,
+    max_megabytes: PositiveInt = 20,
+    max_megapixels: PositiveInt = 25,
+    max_photos: PositiveInt = 16,
+    timeout: PositiveFloat = 30.0,
+    queue: PositiveInt = 64,
 ) -> None:
     """Serve a page in the browser and a JSON API, until interrupted; needs the extra serve.
 

@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.types import NonNegativeInt, PositiveInt
 
-from captioning.commands.options import CaptionColumn, Images, MaxMegapixels, PhotoColumn, Tokenizer
+from captioning.commands.options import (
+    CaptionColumn,
+    Images,
+    MaxMegapixels,
+    PhotoColumn,
+    Share,
+    Tokenizer,
+)
 from captioning.errors import printable
 from captioning.shelf import DEFAULT
 
@@ -82,9 +90,9 @@ def finetune_model(
     *,
     model: str = DEFAULT,
     out: Path | None = None,
-    epochs: int | None = None,
+    epochs: PositiveInt | None = None,
     seed: int = 0,
-    val_share: float | None = None,
+    val_share: Share | None = None,
     skip_bad: bool = False,
     tokenizer: Tokenizer | None = None,
     images: Images = None,
@@ -160,12 +168,12 @@ def shapes(
     directory: Path,
     /,
     *,
-    train: int = 6000,
-    val: int = 500,
-    test: int = 500,
-    pixels: int = 128,
+    train: PositiveInt = 6000,
+    val: NonNegativeInt = 500,
+    test: NonNegativeInt = 500,
+    pixels: PositiveInt = 128,
     seed: int = 0,
-    processes: int | None = None,
+    processes: PositiveInt | None = None,
 ) -> None:
     """Draw the data set of simple scenes.
 

@@ -59,6 +59,7 @@ Of that version's, these went: ``judge``, ``--devices`` and ``--num-nodes`` of `
 """
 
 CHOSEN = {"--kernels": "off", "--tokenizer": "characters"}
+CHOSEN |= dict.fromkeys(("--seed", "--csv", "--prefix", "--suffix"), "-1")
 REPEATABLE = {"--avoid", "--must-say", "--map", "--allow-host", "--metric", "--data"}
 
 
@@ -67,7 +68,7 @@ def test_every_published_spelling_is_parsed(command: str) -> None:
     given = [command]
     for spelling in PUBLISHED[command].split():
         name, equals, _ = spelling.partition("=")
-        given += [name, CHOSEN.get(name, "-1")] if equals else [name]
+        given += [name, CHOSEN.get(name, "1")] if equals else [name]
         if name in REPEATABLE:
             given += [name, "another"]
     function, bound, _ = app().parse_args(given, exit_on_error=False, print_error=False)
@@ -75,7 +76,7 @@ def test_every_published_spelling_is_parsed(command: str) -> None:
     if command == "caption":
         assert bound.args == ("PHOTO", "PHOTO", "PHOTO")
         assert bound.kwargs["search"].seed == -1
-        assert bound.kwargs["pictures"].maps == ("-1", "another")
+        assert bound.kwargs["pictures"].maps == ("1", "another")
 
 
 def test_every_command_is_published_or_lightnings() -> None:
@@ -127,6 +128,21 @@ def test_a_misspelt_command_line_is_one_line(
     assert line.startswith("captioning: ")
     assert expected in line
     assert line.endswith("See captioning --help.")
+
+
+def test_numbers_that_cannot_work_are_named(capsys: Capture) -> None:
+    for option, reason in {
+        "--temperature=0": "Must be > 0; for the most probable words give --greedy",
+        "--top-p=0": "Must be > 0",
+        "--beam=-1": "Must be > 0",
+        "--batch-size=0": "Must be > 0",
+        "--captions=0": "Must be > 0",
+        "--min-confidence=50": "Must be <= 1",
+    }.items():
+        assert main(["caption", "a.jpg", option]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert option.partition("=")[0] in line
+        assert reason in line
 
 
 @pytest.mark.parametrize(
