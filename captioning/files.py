@@ -96,7 +96,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary path, renamed to `path` when the block ends without an error.
 
     It lies beside `path`, whose parent folder is created if missing, and has its suffix, since
-    many writers choose the format by it. The target of a symbolic link is replaced.
+    many writers choose the format by it. A symbolic link is replaced, its target is not.
 
     Raises:
         InputError: the file cannot be written, or `path` is a folder, a device or a pipe.
@@ -104,7 +104,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: not a regular file; give the name of a file")
-    folder = path.resolve().parent
+    folder = path.parent
     # The beginning is short enough for the longest file names.
     temporary = folder / f".{path.stem[:32]}.{secrets.token_hex(8)}{path.suffix}"
     try:
@@ -112,7 +112,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         temporary.touch()
         try:
             yield temporary
-            temporary.replace(path.resolve())
+            temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:

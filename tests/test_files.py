@@ -35,12 +35,13 @@ def test_an_error_of_another_file_is_not_blamed_on_this_one(tmp_path: Path) -> N
         (tmp_path / "source.txt").read_text()
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    link = tmp_path / "link.json"
-    link.symlink_to(tmp_path / "there" / "value.json")
+def test_a_link_is_replaced_and_its_target_is_not(tmp_path: Path) -> None:
+    link, target = tmp_path / "link.json", tmp_path / "elsewhere.json"
+    target.write_text("theirs")
+    link.symlink_to(target)
     write_json(link, 1)
-    assert link.is_symlink()
-    assert (tmp_path / "there" / "value.json").read_text() == "1\n"
+    assert not link.is_symlink()
+    assert (read_json(link), target.read_text()) == (1, "theirs")
 
 
 def test_what_killed_processes_left_of_a_file_is_removed(tmp_path: Path) -> None:
