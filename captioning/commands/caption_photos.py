@@ -69,11 +69,12 @@ class TextOptions:
     txt: bool = False
     """Write a file NAME.txt beside each photo NAME.jpg."""
     txt_dir: Path | None = None
-    """Write these files to this folder instead."""
+    """Write these files to this folder instead, which mirrors the folders of the photos."""
     skip_existing: bool = False
     """Leave out photos whose text file exists."""
     csv: Annotated[Path | None, MAY_BEGIN_WITH_DASH] = None
-    """Write a table: file_name, caption, confidence; - prints it instead of lines."""
+    """Write a table: file_name (relative to it), caption, confidence; - prints it instead of
+    lines."""
 
 
 @Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))
@@ -164,7 +165,7 @@ def caption(
 
     from captioning.captioner.caption import rounded
     from captioning.commands.gallery import INDEX, Gallery
-    from captioning.data.images import find_photos, picture_names, read_image
+    from captioning.data.images import find_photos, output_names, read_image
     from captioning.files import written_whole
     from captioning.inference.bulk import json_line
     from captioning.progress_bar import ProgressBar, say
@@ -172,11 +173,13 @@ def caption(
     found = list(find_photos(paths, listed))
     folders = {".png": pictures.overlay, ".gif": pictures.gif, ".html": pictures.html}
     drawn = {
-        suffix: picture_names(found, folder, suffix, [INDEX] if suffix == ".html" else [])
+        suffix: output_names(found, paths, folder, suffix, [INDEX] if suffix == ".html" else [])
         for suffix, folder in folders.items()
         if folder is not None
     }
-    text_files = text_names(found, texts.txt_dir) if texts.txt or texts.txt_dir else {}
+    text_files = {}
+    if texts.txt or texts.txt_dir:
+        text_files = output_names(found, paths, texts.txt_dir, ".txt")
     existing = {photo: path for photo, path in text_files.items() if os.path.lexists(path)}
     if texts.skip_existing and not overwrite:
         found = [photo for photo in found if photo not in existing]
@@ -184,6 +187,7 @@ def caption(
         [path, *_] = existing.values()
         raise InputError(f"{path}: exists; give --skip-existing to keep it, or --overwrite")
     table = None if texts.csv == STDOUT else texts.csv
+    table_folder = None if table is None else os.path.realpath(table.parent)
     outputs = [names[photo] for names in drawn.values() for photo in found]
     if pictures.html is not None and len(found) > 1:
         outputs.append(pictures.html / INDEX)
@@ -249,12 +253,15 @@ def caption(
                 image = read_image(photo, int(max_megapixels * 1e6))
                 for suffix, names in drawn.items():
                     if gallery is not None and suffix == ".html":
-                        gallery.add(photo, image, captions, names[photo].name)
+                        gallery.add(photo, image, captions, names[photo])
                     else:
                         best.save(names[photo], image)
             for each, said, written in lines:
                 sure = None if each.confidence is None else rounded(each.confidence)
-                rows.append((photo, written, sure))
+                name = photo
+                if table_folder is not None and not photo.is_absolute():
+                    name = Path(os.path.relpath(photo, table_folder))  # where readers look
+                rows.append((spreadsheet_text(str(name)), spreadsheet_text(written), sure))
                 if json:
                     show(json_line(photo, each, said))
                 elif texts.csv == STDOUT:
@@ -276,6 +283,14 @@ def caption(
     if gallery is not None:
         gallery.finish()
     return int(done < len(found))
+
+
+def spreadsheet_text(text: str) -> str:
+    """A cell that spreadsheets show as text: a space comes before what would begin a formula.
+
+    Readers of CSV files, such as ours, skip it (``skipinitialspace``).
+    """
+    return f" {text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _csv_line(row: Sequence[object]) -> str:
@@ -322,24 +337,6 @@ def _readings(
             yield captioner.read(photo, text, runners_up, maps)
         except PhotoError as error:
             yield error
-
-
-def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:
-    """The path of each photo's text file: NAME.txt beside NAME.jpg, or in a folder.
-
-    Beside NAME.jpg, the text file of NAME.heic is NAME.heic.txt.
-    """
-    from captioning.data.images import picture_names
-
-    if folder is not None:
-        return picture_names(photos, folder, ".txt")
-    names: dict[str, tuple[Path, Path]] = {}
-    for photo in dict.fromkeys(photos):
-        path = photo.with_suffix(".txt")
-        if str(path).casefold() in names:  # some file systems ignore case
-            path = photo.with_name(f"{photo.name}.txt")
-        names[str(path).casefold()] = photo, path
-    return dict(names.values())
 
 
 def _write_shards(

@@ -1,7 +1,8 @@
 """Pages of photos with links to each other, and a gallery of all of them."""
 
+import posixpath
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from PIL.Image import Image
@@ -22,33 +23,34 @@ class Gallery:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._cards: dict[str, viewer.PhotoCard] = {}  # by the names of their pages
+        self._cards: dict[str, viewer.PhotoCard] = {}  # by the paths of their pages
         self._last: dict[str, Any] = {}  # what the page shows that is not yet written
 
-    def add(self, photo: Path, image: Image, captions: Sequence[Caption], page: str) -> None:
+    def add(self, photo: Path, image: Image, captions: Sequence[Caption], page: Path) -> None:
         """Add a photo, unless it is there already.
 
         Args:
             photo: its path.
             image: the photo, upright.
             captions: the best first.
-            page: the name of its page in the folder.
+            page: its page, in the folder or in a folder below it.
 
         Raises:
             InputError: the page before it cannot be written.
         """
-        if page in self._cards:
+        name = page.relative_to(self.folder).as_posix()
+        if name in self._cards:
             return
-        self._write_page(page)
+        self._write_page(name)
         best = captions[0]
         sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
-        self._cards[page] = viewer.PhotoCard(
+        self._cards[name] = viewer.PhotoCard(
             photo.name,
             viewer.jpeg(image, viewer.THUMBNAIL),
             best.sentence,
             [photo.name + sure],
             best.confidence,
-            page,
+            name,
         )
         self._last = viewer.data(image, [caption.view() for caption in captions], photo.name)
 
@@ -68,6 +70,8 @@ class Gallery:
         *earlier, page = self._cards
         previous = earlier[-1] if earlier else ""
         links = {"All photos": INDEX, "Previous": previous, "Next": following}
+        here = PurePosixPath(page).parent
+        links = {text: link and posixpath.relpath(link, here) for text, link in links.items()}
         is_alone = not (previous or following)
         content = viewer.page_html(self._last, {} if is_alone else links)
         save_html(content, self.folder / page)

@@ -4,11 +4,12 @@ import codecs
 import glob
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -230,33 +231,67 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         yield from _photos_of_list(listed)
 
 
-def picture_names(
+def output_names(
     photos: Iterable[Path],
-    folder: str | Path,
-    suffix: str = ".png",
+    given: Iterable[str | Path],
+    folder: str | Path | None,
+    suffix: str,
     taken_names: Iterable[str] = (),
 ) -> dict[Path, Path]:
-    """The path of each photo's picture in the folder: its own name, numbered if taken.
+    """The path of each photo's text, picture or page, whichever photos are beside it.
+
+    The folder mirrors the folders that were given, so that a/dog.jpg in one of them has
+    a/dog.txt there; other photos have their file name. A name that is taken keeps the photo's
+    suffix: dog.png.txt, beside dog.txt of dog.jpg.
+
+    Args:
+        photos: as `find_photos` gives them.
+        given: the photos, folders and patterns that `find_photos` was given.
+        folder: of the outputs; None for beside the photos.
+        suffix: of the outputs.
+        taken_names: names of other files in the folder.
 
     Raises:
-        InputError: a picture would replace one of the photos.
+        InputError: two photos would have the same output, or an output would replace a photo.
     """
     photos = dict.fromkeys(photos)
+    roots = [Path(path) for path in map(_fixed_part, given) if path]
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
-    taken = {name.casefold() for name in taken_names}  # some file systems ignore case
+    taken = {name.casefold(): Path(name) for name in taken_names}  # some file systems ignore case
     for photo in photos:
-        stem = photo.stem if len(os.fsencode(photo.stem)) <= 200 else photo.stem[:50]
-        numbered = chain([f"{stem}{suffix}"], (f"{stem}-{number}{suffix}" for number in count(2)))
-        name = next(name for name in numbered if name.casefold() not in taken)
-        taken.add(name.casefold())
-        names[photo] = Path(folder) / name
+        below = next((photo.relative_to(r) for r in roots if photo.is_relative_to(r)), None)
+        output = photo if folder is None else below or Path(photo.name)
+        stem = photo.stem
+        if len(os.fsencode(photo.name)) > 200:  # too long for another suffix
+            stem = f"{stem[:50]}-{zlib.crc32(os.fsencode(photo.name)):08x}"
+        output = output.with_name(f"{stem}{suffix}")
+        other = taken.get(str(output).casefold())
+        if other is not None and other.parent in (photo.parent, Path()):
+            output = output.with_name(f"{stem}{photo.suffix}{suffix}")
+            other = taken.get(str(output).casefold())
+        names[photo] = output if folder is None else Path(folder) / output
+        if other is not None:
+            raise InputError(
+                f"{names[photo]}: would be of {other} and of {photo}; give the folder that holds "
+                "both, whose folders the outputs then mirror, or caption them apart"
+            )
+        taken[str(output).casefold()] = photo
         if original := originals.get(os.path.realpath(names[photo])):
             raise InputError(
-                f"{folder}: the {suffix} of {photo} would replace the photo {original}; choose "
-                "another folder"
+                f"{names[photo].parent}: the {suffix} of {photo} would replace the photo "
+                f"{original}; choose another folder"
             )
     return names
+
+
+def _fixed_part(path: str | Path) -> str | Path | None:
+    """A folder, or the folder of a pattern before its first magic part; None for a photo."""
+    if os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
+        return path
+    parts = Path(path).parts
+    magic = next((number for number, part in enumerate(parts) if glob.has_magic(part)), None)
+    return None if magic is None or os.path.lexists(path) else Path(*parts[:magic])
 
 
 def _photos_below(folder: Path, visited: set[str]) -> Iterator[Path]:

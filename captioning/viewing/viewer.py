@@ -45,7 +45,7 @@ def page_html(view: Mapping[str, Any], links: Mapping[str, str] | None = None) -
 
     Args:
         view: the result of `data`.
-        links: file names of pages beside it by the words of their links, the gallery's first; a
+        links: relative paths of other pages by the words of their links, the gallery's first; a
             link is dead where the name is empty.
     """
     text, page = view["captions"][0]["caption"], "viewing/viewer.html"

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from PIL import Image
 from captioning.captioner import Caption, export, load
 from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
-from captioning.commands.caption_photos import text_names
+from captioning.data.images import find_photos, output_names
 from captioning.data.readers import CaptionTable
-from captioning.errors import UNPRINTABLE
+from captioning.errors import UNPRINTABLE, InputError
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
@@ -115,10 +116,11 @@ def test_a_given_caption_is_read_instead_of_written(caption: list[str], capsys: 
 def test_pages_show_all_captions_their_maps_and_alternatives(
     caption: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    pages, names = tmp_path / "pages", ["a.html", "index-2.html", "a-2.html"]
+    pages, names = tmp_path / "pages", ["a.html", "index.png.html", "more/a.html"]
     maps = ["--map", "grad-cam", "--map", "attention"]
     assert main([*caption, "--beam", "2", "--json", "--html", str(pages), *maps]) == 0
-    assert {path.name for path in pages.iterdir()} == {*names, "index.html"}
+    written = {path.relative_to(pages).as_posix() for path in pages.rglob("*.html")}
+    assert written == {*names, "index.html"}
     index = (pages / "index.html").read_text()
     assert re.findall(r' href="(.*?)"><img src="data:image/jpeg;base64,', index) == names
     assert not re.search(r"<script[^>]|https?:|@import|url\(", index)
@@ -146,10 +148,11 @@ def test_pages_link_to_the_gallery_and_the_photos_beside(
     (photos / "c#.jpg").write_bytes((photos / "a.jpg").read_bytes())
     pages, gallery = tmp_path / "pages", ("index.html", "All photos")
     assert main([*caption, str(photos / "a.jpg"), "--html", str(pages)]) == 1
-    first, *middle, last = ["a.html", "c%23.html", "index-2.html", "a-2.html"]
+    first, *middle, last = ["a.html", "c%23.html", "index.png.html", "more/a.html"]
     assert links(pages / first) == [gallery, (middle[0], "Next")]
     assert links(pages / "c#.html") == [gallery, (first, "Previous"), (middle[1], "Next")]
-    assert links(pages / last) == [gallery, (middle[1], "Previous")]
+    above = [("../index.html", "All photos"), (f"../{middle[1]}", "Previous")]
+    assert links(pages / last) == above
     assert (pages / "index.html").read_text().count("<li ") == 4
 
 
@@ -307,8 +310,45 @@ def test_a_table_is_printed_with_nothing_beside_it(
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
     photos = [Path("p/a.heic"), Path("p/a.jpg"), Path("q/a.jpg"), Path("p/a.heic")]
-    names = text_names(photos)
+    names = output_names(photos, photos, None, ".txt")
     assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.jpg.txt", "q/a.txt"}
+
+
+def test_outputs_mirror_the_folders_of_the_photos(tmp_path: Path) -> None:
+    draw_photos(tmp_path, "in/a.jpg", "in/x/a.jpg", "in/x/a.png", "in/index.jpg")
+    found = [*find_photos([tmp_path / "in"])]
+    names = output_names(found, [tmp_path / "in"], "out", ".html", ["index.html"])
+    assert [str(path) for path in names.values()] == [
+        *("out/a.html", "out/index.jpg.html", "out/x/a.html", "out/x/a.png.html")
+    ]
+    (tmp_path / "in/a/a.jpg").parent.mkdir()
+    shutil.copy(tmp_path / "in/a.jpg", tmp_path / "in/a")
+    more = output_names(find_photos([tmp_path / "in"]), [tmp_path / "in"], "out", ".html")
+    assert all(more[photo] == name for photo, name in names.items() if photo.stem != "index")
+    pattern = f"{tmp_path}/in/**/a.jpg"
+    by_pattern = output_names(find_photos([pattern]), [pattern], "out", ".html")
+    assert all(more[photo] == name for photo, name in by_pattern.items())
+    with pytest.raises(
+        InputError, match=r"out/a\.html: would be of .*; give the folder that holds"
+    ):
+        output_names(found, found, "out", ".html")
+
+
+def test_a_table_names_photos_from_its_folder_and_holds_no_formula(
+    model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw_photos(Path("photos"), "a.jpg", "b.jpg", "=c.jpg")
+    table = ["--csv", "out/captions.csv", "--prefix", "=1+"]
+    assert main(["caption", "photos", *model, *table]) == 0
+    assert main(["check", "out"]) == 0, capsys.readouterr()
+    with monkeypatch.context() as there:
+        there.chdir("photos")
+        assert main(["caption", "=c.jpg", *model, "--csv", "captions.csv"]) == 0
+    for file in ("out/captions.csv", "photos/captions.csv"):
+        cells = [cell for row in csv.reader(Path(file).read_text().splitlines()) for cell in row]
+        assert not [cell for cell in cells if cell.startswith("=")]
+    assert main(["check", "photos/captions.csv"]) == 0, capsys.readouterr()
 
 
 def test_a_training_reads_the_table_whoever_reads_what_is_printed(
