@@ -171,6 +171,8 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             warnings.filterwarnings("ignore", message=message)
         for name in ("pytorch_lightning", "lightning_fabric"):
             logging.getLogger(name).setLevel(logging.WARNING)
+        # Whose report was asked for.
+        logging.getLogger("pytorch_lightning.profilers").setLevel(logging.INFO)
         try:
             yield
         except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:

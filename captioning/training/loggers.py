@@ -45,7 +45,8 @@ def loggers(
     if not options:
         return [table]
     # With Lightning's own `offline` W&B would ask for a login.
-    board = WandbLogger(folder.name, folder, log_model=logged is not None, **options)
+    name = os.environ.get("WANDB_NAME", folder.name)
+    board = WandbLogger(name, folder, log_model=logged is not None, **options)
     if logged is not None:
         board.after_save_checkpoint(logged)  # though a resumed training may save no better one
     return [table, board]
@@ -97,6 +98,7 @@ def keep_steps(path: Path, count: int) -> None:
 def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
     """The options of every W&B run; an empty dictionary if WANDB_MODE is ``disabled``.
 
+    W&B's own variables, such as WANDB_PROJECT and WANDB_NAME, come before our defaults.
     If WANDB_MODE is not set, runs are online if the user has logged in, otherwise offline.
 
     Raises:
@@ -115,7 +117,8 @@ def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
     elif wanted not in ("offline", "dryrun"):  # its older name, which Lightning's own logger sets
         raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled")
     settings = wandb.Settings(silent=mode == "offline")
-    return {"project": "captioning", "mode": mode, "config": config, "settings": settings}
+    project = os.environ.get("WANDB_PROJECT", "captioning")
+    return {"project": project, "mode": mode, "config": config, "settings": settings}
 
 
 @contextmanager
@@ -205,7 +208,8 @@ def log_grounding(
     rows = [[word, len(group.mentions), *map(group.value, names)] for word, group in groups.items()]
     with wandb_within(folder):
         name = folder.absolute().name
-        wandb.init(name=name, job_type="grounding", dir=folder, **options).log(
+        shown = os.environ.get("WANDB_NAME", name)
+        wandb.init(name=shown, job_type="grounding", dir=folder, **options).log(
             {f"grounding/{name}": value for name, value in report.summary.items()}
             | {"grounding/words": wandb.Table(["word", "mentions", *names], rows)}
             | {f"grounding/{path.stem}": wandb.Image(str(path)) for path in pictures}

@@ -1,5 +1,6 @@
 """`captioning train` and `captioning features`: from YAML files to a checkpoint or features."""
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -144,6 +145,10 @@ class TrainCLI(LightningCLI):
         chosen.callbacks, chosen.logger = callbacks, logger or False
         chosen.default_root_dir = str(self.folder)
         chosen.enable_progress_bar = False  # of Lightning's
+        if "SLURM_NTASKS" in os.environ and "SLURM_STEP_ID" not in os.environ:
+            os.environ["SLURM_JOB_NAME"] = (
+                "interactive"  # not a task of srun, so do not count tasks
+            )
         trainer: Any = pl.Trainer(**chosen)
         # Averaged weights are swapped out when a validation ends; callbacks that show them come
         # before that, checkpoints after.

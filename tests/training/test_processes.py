@@ -77,8 +77,9 @@ def test_two_processes_train_as_one(
 
 SRUN = """#!/usr/bin/env bash
 # What srun does, for two tasks on this machine.
+export SLURM_NTASKS=2
 for task in 0 1; do
-    SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 SLURM_NTASKS=2 "$@" &
+    SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 SLURM_STEP_ID=0 "$@" &
 done
 wait -n
 wait -n

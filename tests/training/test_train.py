@@ -46,6 +46,18 @@ def test_features_are_used_by_the_next_training(
     assert_same_training(first, train_into("b", *frozen))
 
 
+def test_a_shell_of_a_slurm_job_trains_and_a_profile_is_shown(
+    train_into: Train, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_NAME", "sys/dashboard")
+    for name in ("JOB_ID", "PROCID", "LOCALID", "NODEID"):
+        monkeypatch.setenv(f"SLURM_{name}", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    train_into("run", "--trainer.profiler", "simple", "--trainer.max_steps", "1")
+    [report] = [record.message for record in caplog.records if "Percentage" in record.message]
+    assert "run_training_batch" in report
+
+
 def test_a_training_may_end_before_its_first_validation(
     train_into: Train, tiny_config: Path, tmp_path: Path, capsys: Capture
 ) -> None:

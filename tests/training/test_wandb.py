@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import wandb
 import yaml
+from pytorch_lightning.loggers import WandbLogger
 
 from captioning.data.readers import Coco
 from captioning.errors import InputError
-from captioning.training.loggers import wandb_options
+from captioning.training.loggers import loggers, wandb_options
 from captioning.training.train_cli import train
 from captioning.training.validation_images import IMAGE_SCORES
 from tests.training.conftest import QUICK, Patch, interrupt_at, saved
@@ -150,6 +151,19 @@ def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
         wandb_options({})
     monkeypatch.setenv("WANDB_MODE", "dryrun")  # by an offline logger of Lightning's before
     assert wandb_options({})["mode"] == "offline"
+
+
+def test_variables_of_w_and_b_name_project_and_run(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for variables, expected in (
+        ({}, ("captioning", "run")),
+        ({"WANDB_PROJECT": "photos", "WANDB_NAME": "first"}, ("photos", "first")),
+    ):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        _, board = loggers(tmp_path / "run", {}, resume=False, logged=None)
+        assert isinstance(board, WandbLogger)
+        assert (board._wandb_init["project"], board._wandb_init["name"]) == expected
 
 
 def test_the_sweep_file_names_keys_of_a_configuration() -> None:
