@@ -87,9 +87,10 @@ def stage(name: str, shown: bool = True) -> Iterator[None]:
         timer.cancel()
 
 
-def say(line: str, file: Any = None) -> None:
-    """Print a line to a text file, by default stderr, without breaking a bar."""
-    tqdm.write(line, file=file or sys.stderr)
+def say(*lines: str, file: Any = None) -> None:
+    """Print lines to a text file, by default stderr, safely for terminals and bars."""
+    safe = (printable(*line.split("\t")) for line in lines)
+    tqdm.write("\n".join(safe), file=file or sys.stderr)
 
 
 def is_first_process() -> bool:

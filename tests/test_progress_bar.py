@@ -66,3 +66,9 @@ def test_only_the_first_of_several_processes_reports(
         time.sleep(0.1)
         bar.update(5)
     assert capsys.readouterr().err == ""
+
+
+def test_what_is_said_is_safe_for_terminals(capsys: Capture) -> None:
+    say("a\tb", "c\x1b[31m\nd")
+    say("e\r", file=sys.stdout)
+    assert capsys.readouterr() == ("e\\r\n", "a\tb\nc\\x1b[31m\\nd\n")

@@ -1,5 +1,6 @@
 """`captioning evaluate`, `calibrate` and `ground`: a model against a data set."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from captioning.commands.options import (
     SearchOptions,
 )
 from captioning.errors import InputError, printable
+from captioning.progress_bar import say
 from captioning.shelf import folder_beside
 
 Features = Annotated[
@@ -73,12 +75,12 @@ def evaluate(
     )
     report.write(folder, {"name": data.name, "split": data.split})
     metrics.note_on_cider(len(captions))
-    print(report.table())
+    say(*report.table().split("\n"), file=sys.stdout)
     if calibration is not None:
         found = CalibrationReport.of((assessed, calibration))
         write_json(folder / "calibration.json", found.as_json())
         save_calibration(found, folder / "calibration.png")
-        print(found.line())
+        say(found.line(), file=sys.stdout)
     if features is None:  # with them, the photos may be missing
         objects = data.reader(objects=True).read(data.split)
         known = grounding.categories(objects)
@@ -88,7 +90,7 @@ def evaluate(
                 captioner, some, captions, lexicon, using.batch_size, search.seed
             ).values()
             write_json(folder / "grounding.json", grounded.as_json())
-            print(grounded.line())
+            say(grounded.line(), file=sys.stdout)
     print(printable(folder))
     return report.summary
 
@@ -203,6 +205,6 @@ def ground_model(
         from captioning.training.loggers import log_grounding
 
         log_grounding(report, pictures, folder, {"data": data.name, "split": data.split})
-    print(grounding.grounding_table(reports))
+    say(*grounding.grounding_table(reports).split("\n"), file=sys.stdout)
     print(printable(folder))
     return {name: report.summary for name, report in reports.items()}

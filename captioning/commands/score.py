@@ -16,6 +16,7 @@ from captioning.commands.options import (
     Tokenizer,
 )
 from captioning.errors import InputError
+from captioning.progress_bar import say
 
 if TYPE_CHECKING:
     from captioning.data.references import References
@@ -75,17 +76,16 @@ def score(
         written = [list(map(words, texts)) for texts in found.captions.values()]
         DocumentFrequencies.of(written).save(save_frequencies)
     if missing := len(found.captions) - len(report.captions):
-        print(
+        say(
             f"captioning: {missing} of the {len(found.captions)} images in {references} have "
-            f"no result; the scores are of the other {len(report.captions)}",
-            file=sys.stderr,
+            f"no result; the scores are of the other {len(report.captions)}"
         )
     if json == "-":
         print(printable_json(report.as_json()))
         return report.summary
     if json is not None:
         write_json(json, report.as_json())
-    print(report.table())
+    say(*report.table().split("\n"), file=sys.stdout)
     return report.summary
 
 
@@ -123,7 +123,7 @@ def compare(
         f"bootstrap samples, seed {seed}"
     )
     comparison = compared(one.scores, other.scores, samples, seed)
-    print(comparison_table(comparison, note))
+    say(*comparison_table(comparison, note).split("\n"), file=sys.stdout)
     return comparison
 
 

@@ -20,7 +20,7 @@ from captioning.data.readers import Joined, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
-from captioning.errors import InputError, printable
+from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, calibrated, good_captions
 from captioning.evaluation.calibration_report import CalibrationReport
 from captioning.evaluation.captions import split_captions
@@ -240,11 +240,11 @@ def finetune(
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
     save_examples(validation, before, after, run / EXAMPLES)
     if share < 1:
-        say(f"{printable(after.omissions)}\nphotos with the lowest CIDEr now:")
+        say(after.omissions, "photos with the lowest CIDEr now:")
         for photo in (validation[place] for place in after.worst()[:3]):
             old, new = (each.captions[photo.image_id] for each in (before, after))
             people = f'"{new}" now; people: "{photo.captions[0]}"'
-            say(printable(f'  {photo.image.name}: "{old}" before, {people}'))
+            say(f'  {photo.image.name}: "{old}" before, {people}')
     if to_keep:
         reports = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
         old, new = (each.estimates["CIDEr"].text(".3f") for each in reports)

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from captioning.data.readers import dataset_files as files
 from captioning.data.records import Record
 from captioning.data.splits import in_order, split_name
 from captioning.errors import InputError, shown
-from captioning.progress_bar import stage
+from captioning.progress_bar import say, stage
 from captioning.shelf import data_path
 
 Parsed = TypeVar("Parsed")
@@ -134,7 +133,7 @@ class Reader:
             raise InputError(f"{self.root}: split {split!r} has no captions; {why}")
         if malformed:
             rest = f", as are {len(malformed) - 1} more rows" if malformed[1:] else ""
-            print(f"captioning: {malformed[0]}; left out{rest}", file=sys.stderr)
+            say(f"captioning: {malformed[0]}; left out{rest}")
         return contents.records
 
     def split_called(self, split: str) -> str | None:
