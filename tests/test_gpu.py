@@ -112,7 +112,7 @@ def whole(decoder: str = "additive") -> Captioner:
 def without_values(captioner: Captioner) -> Captioner:
     """The captioner with parameters that claim to be on a GPU."""
     captioner.model.to_empty(device="cuda")
-    captioner.fast = captioner.model  # as `Captioner.to` does
+    captioner.kernels = False  # which have no use on a GPU
     return captioner
 
 

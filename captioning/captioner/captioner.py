@@ -5,13 +5,12 @@ V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -19,21 +18,23 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from captioning.captioner.calibration import Calibration, confidence_features
-from captioning.captioner.caption import Caption, Captions, RunnerUp
+from captioning.captioner.calibration import Calibration
+from captioning.captioner.caption import Caption, Captions
+from captioning.captioner.decoded_batch import PhotoView, decode_batch, encode_batch
+from captioning.captioner.description import describe
 from captioning.configurable import build
 from captioning.data.images import Upload
-from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
-from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.device import multiplies_bfloat16_fast, on_device
+from captioning.data.preprocessing import Photo, Preprocessing, View, is_one_photo
+from captioning.data.vocabulary import BOS, PAD, UNK, Vocabulary
+from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.files import LONGEST_PATH
 from captioning.kernels import accelerate, in_parts, on_by_default
-from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
+from captioning.maps import default_map, known_maps
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
-from captioning.search.search import find_alternatives, find_substitutes, generable_log_probs
+from captioning.search.search import find_substitutes
 from captioning.threads import LEAST, cut, in_threads, read_ahead, thread_count
 
 Result = TypeVar("Result")
@@ -43,17 +44,6 @@ BATCH_SIZE = 16
 
 AHEAD = 2
 """Batches whose photos are read ahead."""
-
-
-class Viewed(NamedTuple):
-    """A photo of a stream: its place in it, from 0, and what the model sees of it.
-
-    `photo` is as it was given; pixels and the bytes of a file have become an image.
-    """
-
-    number: int
-    photo: Readable
-    view: View
 
 
 class Captioner:
@@ -75,8 +65,6 @@ class Captioner:
     Attributes:
         calibration: makes the probabilities of words calibrated, and gives captions a confidence;
             None for a model that has not been calibrated (`captioning calibrate`).
-        fast: the accelerated model, which shares the parameters of `model`; `model` itself without
-            kernels, and on a GPU.
         bfloat16: whether to compute in bfloat16, which is faster on some processors. On others,
             and on a GPU, annotation vectors are computed in single precision.
     """
@@ -90,9 +78,11 @@ class Captioner:
         map_name: str | None = None,
         kernels: bool | None = None,
     ) -> None:
-        words, known = model.decoder.vocab_size, len(vocabulary)
-        if words != known:
-            raise InputError(f"the decoder has {words} words, the vocabulary {known}")
+        if model.decoder.vocab_size != len(vocabulary):
+            raise InputError(
+                f"the decoder has {model.decoder.vocab_size} words, the vocabulary "
+                f"{len(vocabulary)}"
+            )
         [self.default_map] = known_maps([map_name or default_map(model)], model)
         self.model = model
         self.vocabulary = vocabulary
@@ -100,8 +90,8 @@ class Captioner:
         self.search = search or BeamSearch()
         self.calibration: Calibration | None = None
         self.kernels = on_by_default() if kernels is None else kernels
-        self.fast = accelerate(model) if self.kernels else model
         self.bfloat16 = False
+        self._network: tuple[object, Model] | None = None
 
     def __repr__(self) -> str:
         """The classes of its parts, and the number of its words."""
@@ -180,10 +170,22 @@ class Captioner:
         if torch.device(device).type == "cuda":
             torch.backends.cudnn.allow_tf32 = False
         self.model.to(device)
-        self.fast.to(device)
-        if self.device.type != "cpu":  # where the plain model is as fast
-            self.fast = self.model
         return self
+
+    @property
+    def network(self) -> Model:
+        """What computes: the accelerated model, which shares the parameters of `model`.
+
+        It is `model` itself without kernels, and on a GPU. It is made again when the model moves,
+        is frozen, or gets another decoder.
+        """
+        if not self.kernels:
+            return self.model
+        trains = any(parameter.requires_grad for parameter in self.model.parameters())
+        key = self.device, trains, self.model.decoder
+        if self._network is None or self._network[0] != key:
+            self._network = key, accelerate(self.model)
+        return self._network[1]
 
     def has_confidence(self, search: Search | None = None) -> bool:
         """Whether captions by a search, by default the captioner's own, get a confidence.
@@ -196,8 +198,7 @@ class Captioner:
     def freeze(self) -> "Captioner":
         """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
         self.model.eval().requires_grad_(False)
-        if self.kernels:
-            self.fast = accelerate(self.model)
+        self._network = None  # its encoder may be of earlier weights
         return self
 
     @overload
@@ -219,8 +220,8 @@ class Captioner:
         Raises:
             PhotoError: a photo cannot be read.
         """
-        found = list(raise_errors(self.stream(photos, search, maps, runners_up, most)))
-        return found[0] if is_one_photo(photos) else Captions(found)
+        captions = list(raise_errors(self.stream(photos, search, maps, runners_up, most)))
+        return captions[0] if is_one_photo(photos) else Captions(captions)
 
     def stream(
         self,
@@ -253,12 +254,12 @@ class Captioner:
         search = search or self.search
         names = known_maps(maps, self.model)
 
-        def work(batch: Sequence[Viewed | PhotoError]) -> list[Caption | PhotoError]:
+        def work(batch: Sequence[PhotoView | PhotoError]) -> list[Caption | PhotoError]:
             written = None
             if tokens is not None:
-                views = [view for view in batch if isinstance(view, Viewed)]
-                rows = [torch.tensor(tokens[view.number]) for view in views]
-                written = pad_sequence(rows, batch_first=True, padding_value=PAD)[:, None]
+                views = [view for view in batch if isinstance(view, PhotoView)]
+                of_views = [torch.tensor(tokens[view.number]) for view in views]
+                written = pad_sequence(of_views, batch_first=True, padding_value=PAD)[:, None]
             return self._captions(batch, search, names, runners_up, most, written)
 
         for results in self.batches(photos, work, batch_size, in_turn=search.draws):
@@ -267,7 +268,7 @@ class Captioner:
     def batches(
         self,
         photos: Photo | Iterable[Photo],
-        work: Callable[[Sequence[Viewed | PhotoError]], Result],
+        work: Callable[[Sequence[PhotoView | PhotoError]], Result],
         batch_size: int = BATCH_SIZE,
         in_turn: bool = False,
     ) -> Iterator[Result]:
@@ -281,38 +282,38 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
         """
-        given: Any = [photos] if is_one_photo(photos) else photos
-        if not isinstance(given, Iterable) or hasattr(given, "columns"):
+        several: Any = [photos] if is_one_photo(photos) else photos
+        if not isinstance(several, Iterable) or hasattr(several, "columns"):
             raise InputError(
                 f"{shown(photos)}: not a photo; give a path, an image, bytes or pixels, or several "
                 "of them, such as a column of a table"
             )
         size, threads = batch_size, thread_count(self.device)
-        if isinstance(given, Sized) and not in_turn:  # equal batches that keep all threads busy
-            rounds = math.ceil(len(given) / (batch_size * threads))
-            even = math.ceil(len(given) / max(rounds * threads, 1))
+        if isinstance(several, Sized) and not in_turn:  # equal batches that keep all threads busy
+            rounds = math.ceil(len(several) / (batch_size * threads))
+            even = math.ceil(len(several) / max(rounds * threads, 1))
             size = min(batch_size, max(LEAST, even))
 
-        seen = read_ahead(self._viewed, enumerate(given), AHEAD * size)
-        yield from in_threads(work, cut(seen, size), self.device, in_turn)
+        views = read_ahead(self._view, enumerate(several), AHEAD * size)
+        yield from in_threads(work, cut(views, size), self.device, in_turn)
 
-    def _viewed(self, numbered: tuple[int, Photo]) -> Viewed | PhotoError:
+    def _view(self, numbered: tuple[int, Photo]) -> PhotoView | PhotoError:
         """What the model sees of a photo with its place in a stream, or why it cannot be read."""
         number, photo = numbered
         is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= LONGEST_PATH
         name = photo if is_named else f"photo {number + 1}"
         try:
-            known = self.preprocessing.readable(photo, str(name))
-            view = known if isinstance(known, View) else self.preprocessing(known)
+            readable = self.preprocessing.readable(photo, str(name))
+            view = readable if isinstance(readable, View) else self.preprocessing(readable)
         except InputError as error:
             path = name if isinstance(name, Path) else str(name)
             return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
-        return Viewed(number, known, view)
+        return PhotoView(number, readable, view)
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def _captions(
         self,
-        batch: Sequence[Viewed | PhotoError],
+        photos: Sequence[PhotoView | PhotoError],
         search: Search,
         maps: Sequence[str],
         runners_up: int = 0,
@@ -323,121 +324,14 @@ class Captioner:
 
         With `written`, these tokens are the captions, and none is searched.
         """
-        good = [each for each in batch if isinstance(each, Viewed)]
-        if not good:
-            return [each for each in batch if isinstance(each, PhotoError)]
+        views = [photo for photo in photos if isinstance(photo, PhotoView)]
+        if not views:
+            return [photo for photo in photos if isinstance(photo, PhotoError)]
+        needs_logits = self.calibration is not None or runners_up > 0
+        batch = decode_batch(self, views, search, written, needs_logits, most)
         has_confidence = written is None and self.has_confidence(search)
-        images = on_device([each.view.pixels for each in good], self.device)
-        annotations = self.encode(images)
-        memory = self.remember(annotations)
-        if written is None:
-            search = search.for_images(each.view.pixels.numpy().tobytes() for each in good)
-            decoded = self.decode(memory, search)
-        else:
-            written = written.to(self.device)
-            logits, weights = self.teacher_forcing(memory, written)
-            log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-            log_probs = log_probs.masked_fill(written == PAD, 0.0)
-            lengths = (written != PAD).sum(dim=2)
-            scores = log_probs.sum(dim=2) / lengths**search.length_penalty
-            decoded = Decoded(written, log_probs, weights, scores)
-        if decoded.scores.isnan().any():
-            raise InputError("the model's numbers overflow; use another checkpoint")
-        decoded = Decoded(*(part[:, :most] for part in decoded))
-        tokens, confidences, kinds = decoded.tokens, None, None
-        alternatives: Sequence[Tensor] = ()
-        if self.calibration is not None or runners_up:
-            logits, _ = self.teacher_forcing(memory, tokens)
-            if self.calibration is not None:
-                kinds = self.calibration.kind(annotations)
-                if has_confidence:
-                    places = self.vocabulary.places
-                    features = confidence_features(decoded, logits, kinds, places)
-                    confidences = self.calibration.confidence(features)
-                logits = logits / self.calibration.temperature
-                log_probs = generable_log_probs(logits).gather(-1, tokens[..., None])[..., 0]
-                decoded = decoded._replace(log_probs=log_probs.masked_fill(tokens == PAD, 0.0))
-            if runners_up:
-                alternatives = find_alternatives(logits, tokens, runners_up)
-        computed = {}
-        for name in maps:
-            if name != ATTENTION:  # the search has computed it
-                read = F.pad(tokens, (1, 0), value=BOS)
-                captioned = Captioned(self.model, images, annotations, read)
-                computed[name] = word_maps(name, captioned).float().cpu()
-        found = iter(
-            self._described(good, decoded, alternatives, confidences, kinds, computed, maps)
-        )
-        return [each if isinstance(each, PhotoError) else next(found) for each in batch]
-
-    def _described(
-        self,
-        batch: Sequence[Viewed],
-        decoded: Decoded,
-        alternatives: Sequence[Tensor],
-        confidences: Float[Tensor, "B N"] | None,
-        kinds: Float[Tensor, " B"] | None,
-        maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
-        shown_maps: Sequence[str],
-    ) -> Iterator[Caption]:
-        """The best caption of each photo, with the others that were found.
-
-        `maps` are computed already, `alternatives` as `find_alternatives` gives them.
-        """
-        decoded = Decoded(*(part.cpu() for part in decoded))
-        alternatives = [part.cpu() for part in alternatives]
-        side = self.preprocessing.size
-        grid = self.model.encoder.grid(side, side)
-        maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
-        for b, (_, photo, view) in enumerate(batch):
-            found: list[Caption] = []
-            filled = int((~decoded.scores[b].isneginf()).sum())  # some beams cannot be
-            for n in range(max(filled, 1)):
-                tokens = decoded.tokens[b, n]
-                words = self.vocabulary.spelt(tokens.tolist())
-                length = len(words)
-                runners: list[tuple[RunnerUp, ...]] = []
-                rows = (part[b, n, :length].tolist() for part in alternatives)
-                for ids, chances in zip(*rows, strict=True):
-                    names = [self.vocabulary.spelt([i])[0] if i != EOS else None for i in ids]
-                    runners.append(tuple(map(RunnerUp, names, chances)))
-                chances = decoded.log_probs[b, n, :length].exp().tolist()
-                has_ended = EOS in tokens
-                named: Sequence[float | None] = ()
-                if self.calibration is not None and self.calibration.named and kinds is not None:
-                    chance_named = partial(self.calibration.chance_named, kind=kinds[b].item())
-                    named = [*map(chance_named, words, chances)]
-                found.append(
-                    Caption(
-                        words=words,
-                        probabilities=tuple(chances),
-                        named=tuple(named),
-                        score=decoded.scores[b, n].item(),
-                        crop=view.crop,
-                        size=view.size,
-                        maps={name: each[b, n, :length].numpy() for name, each in maps.items()},
-                        shown_maps=tuple(shown_maps) or (self.default_map,),
-                        tokenizer=self.vocabulary.tokenizer,
-                        confidence=confidences[b, n].item()
-                        if confidences is not None and has_ended
-                        else None,
-                        runners_up=tuple(runners),
-                        photo=None if isinstance(photo, View) else photo,
-                        _compute=partial(self._map, view, tokens, length),
-                        _measure=partial(self.model.encoder.cell_offset, side),
-                    )
-                )
-            yield replace(found[0], others=tuple(found[1:]))
-
-    @torch.no_grad()
-    def _map(
-        self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
-    ) -> Float[Tensor, "T rows columns"]:
-        """The map of the words of one caption."""
-        images = view.pixels[None].to(self.device)
-        read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
-        found = word_maps(name, Captioned(self.model, images, self.encode(images), read))
-        return found[0, 0, :length].float().cpu()
+        captions = describe(self, views, batch, maps, runners_up, has_confidence)
+        return [photo if isinstance(photo, PhotoError) else next(captions) for photo in photos]
 
     @torch.no_grad()
     def read(
@@ -456,16 +350,16 @@ class Captioner:
             InputError: a word is unknown, or there is no such map.
         """
         names = known_maps(maps, self.model)
-        [seen] = raise_errors([self._viewed((0, photo))])
+        [view] = raise_errors([self._view((0, photo))])
         ids = self.vocabulary.encode(text)[1:]
         substitutes: list[tuple[str, ...]] = []
         if UNK in ids:
-            memory = self.model.remember(self.encode(seen.view.pixels[None].to(self.device)))
-            found = find_substitutes(self.model.decoder, memory, ids, 2)
-            substitutes = [self.vocabulary.spelt(words) for words in found]
+            memory = self.model.remember(encode_batch(self, [view]).annotations)
+            words_by_place = find_substitutes(self.model.decoder, memory, ids, 2)
+            substitutes = [self.vocabulary.spelt(words) for words in words_by_place]
         self.vocabulary.known_words(text, substitutes)
         written = torch.tensor([[ids]])
-        [caption] = self._captions([seen], self.search, names, runners_up, written=written)
+        [caption] = self._captions([view], self.search, names, runners_up, written=written)
         assert isinstance(caption, Caption)
         return caption
 
@@ -495,26 +389,34 @@ class Captioner:
         def ids(text: str) -> list[int]:
             return self.vocabulary.ids(self.vocabulary.known_words(text))[1:-1]
 
-        found: Any = (search or self.search).replace(
+        constrained: Any = (search or self.search).replace(
             ConstrainedBeamSearch,
             begin=ids(begin) if begin else [],
             avoid=[ids(text) for text in avoid if UNK not in self.vocabulary.encode(text)],
             must_say=[ids(text) for text in must_say],
         )
-        return found.replace(width=width or found.width * found.automaton.banks)
+        return constrained.replace(width=width or constrained.width * constrained.automaton.banks)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
         if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
             with torch.autocast("cpu", torch.bfloat16):
-                return in_parts(self.fast.encode, images).float()
-        return in_parts(self.fast.encode, images)
+                return in_parts(self.network.encode, images).float()
+        return in_parts(self.network.encode, images)
+
+    def adapt(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
+        """The adapter's annotation vectors, which the decoder attends over."""
+        with self._precision():
+            return self.network.adapter(annotations)
+
+    def remember_adapted(self, adapted: Float[Tensor, "B L A"]) -> Memory:
+        """What the decoder computes once per image, from what `adapt` gives."""
+        with self._precision():
+            return self.network.decoder.remember(adapted)
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
         """Everything that the decoder computes once per image."""
-        kind = annotations.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
-            return self.fast.remember(annotations)
+        return self.remember_adapted(self.adapt(annotations))
 
     def decode(
         self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
@@ -525,15 +427,20 @@ class Captioner:
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
-        device = memory.annotations.device
-        chosen = (search or self.search).for_words(self.vocabulary.once, device)
-        with torch.autocast(device.type, torch.bfloat16) if self.bfloat16 else nullcontext():
-            return chosen(self.fast.decoder, memory)
+        search = search or self.search
+        of_words = search.for_words(self.vocabulary.once, memory.annotations.device)
+        with self._precision():
+            return of_words(self.network.decoder, memory)
 
     def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Logits and attention weights before each token of finished captions, which are read."""
-        kind, read = tokens.device.type, F.pad(tokens, (1, -1), value=BOS)
-        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
-            return self.fast.decoder.teacher_forcing(memory, read)
+        read = F.pad(tokens, (1, -1), value=BOS)
+        with self._precision():
+            return self.network.decoder.teacher_forcing(memory, read)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """Within it, the adapter and the decoder compute in bfloat16 if this does."""
+        is_half = self.bfloat16
+        return torch.autocast(self.device.type, torch.bfloat16) if is_half else nullcontext()

@@ -19,7 +19,7 @@ from torch.nn.functional import interpolate
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import FEATURES, LEAST, Calibration, confidence_features
-from captioning.captioner.captioner import Viewed
+from captioning.captioner.decoded_batch import PhotoView, decode_batch
 from captioning.data.dataset import caption_ids, padded
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores
@@ -31,7 +31,7 @@ from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.meteor_words import stem
 from captioning.metrics.scores import generated_words
 from captioning.progress_bar import ProgressBar, stage
-from captioning.search import Decoded, Search
+from captioning.search import Search
 from captioning.search.search import generable_log_probs
 
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
@@ -136,22 +136,18 @@ def assess(
     )
 
     @torch.no_grad()
-    def read(photos: Sequence[Viewed | PhotoError]) -> list[tuple[Any, ...]]:
-        viewed = list(raise_errors(photos))
-        mine = [records[each.number] for each in viewed]
-        images = torch.stack([each.view.pixels for each in viewed]).to(captioner.device)
-        annotations = captioner.encode(images)
-        memory = captioner.remember(annotations)
-        chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
-        decoded = captioner.decode(memory, chosen)
-        best = Decoded(*(part[:, :1] for part in decoded))
-        logits = captioner.teacher_forcing(memory, best.tokens)[0]
-        unknown = annotations.new_full((len(mine),), torch.nan)
+    def read(photos: Sequence[PhotoView | PhotoError]) -> list[tuple[Any, ...]]:
+        views = list(raise_errors(photos))
+        mine = [records[view.number] for view in views]
+        batch = decode_batch(captioner, views, search, logits=True, most=1)
+        assert batch.logits is not None
+        best, logits = batch.captions, batch.logits
+        unknown = batch.annotations.new_full((len(mine),), torch.nan)
         known = confidence_features(best, logits, unknown, words.places)[:, 0]
-        vectors = annotations.float().mean(dim=1).cpu().numpy()
+        vectors = batch.annotations.float().mean(dim=1).cpu().numpy()
         references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
         written = padded(references)[..., 1:].to(captioner.device)
-        of_people, _ = captioner.teacher_forcing(memory, written)
+        of_people, _ = captioner.teacher_forcing(batch.memory, written)
         likeliest = _likeliest(of_people.float(), written)
         texts = map(words.text, best.tokens[:, 0].tolist())
         ids = [each.image_id for each in mine]

@@ -68,22 +68,24 @@ def accelerate(model: Model) -> Model:
     return Model(encoder, model.adapter, decoder)
 
 
-def for_training(model: Model) -> tuple[Model, Callable[[Tensor], Tensor]]:
-    """What computes in place of a model that is trained, and what encodes its images.
+def encoding_for_training(network: Model) -> Callable[[Tensor], Tensor]:
+    """What encodes the images of a training.
 
-    On a CPU these are kernels. On a GPU the model's own functions are compiled (`COMPILES`).
+    On a GPU it is compiled (`COMPILES`).
+
+    Args:
+        network: the model that is trained, or its accelerated one.
     """
-    if next(model.parameters()).device.type in COMPILES:
+    if next(network.parameters()).device.type in COMPILES:
         from captioning.kernels.compiled import Compiled
 
-        return model, Compiled(model.encode, trains=True)
+        return Compiled(network.encode, trains=True)
     from captioning.kernels.convolutions import keep_depthwise_precise
 
-    keep_depthwise_precise(model.encoder)
-    fast = accelerate(model)
-    if getattr(fast.decoder, "drops_weights", False):
+    keep_depthwise_precise(network.encoder)
+    if getattr(network.decoder, "drops_weights", False):
         log.info("no kernel in training: plain PyTorch, because the attention drops weights")
-    return fast, model.encode
+    return network.encode
 
 
 def plain(decoder: Decoder) -> Decoder:

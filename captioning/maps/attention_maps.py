@@ -13,17 +13,13 @@ from captioning.models import Decoder, LSTMDecoder, TransformerDecoder
 from captioning.models.attention import MultiHead, masked_softmax
 
 
-@torch.no_grad()
 def attention_map(captioned: Captioned) -> Maps:
     """The attention weights while the word was written (Xu et al. 2015, eq. 4-6).
 
     They are computed before the word is known. With several heads it is the mean of all heads, in
     a transformer those of the last layer. Cost: one pass over the caption.
     """
-    model = captioned.model
-    memory = model.remember(captioned.annotations)
-    _, weights = model.decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
-    return weights.unflatten(-1, captioned.grid)
+    return captioned.attention.unflatten(-1, captioned.grid)
 
 
 def head_names(decoder: Decoder) -> tuple[str, ...]:
@@ -48,7 +44,7 @@ def head_map(captioned: Captioned, name: str) -> Maps:
     keys: list[Tensor] = []
     for layer, kept in ((attention.query, queries), (attention.key, keys)):
         layer.register_forward_hook(lambda _, __, output, kept=kept: kept.append(output))
-    memory = decoder.remember(captioned.model.adapter(captioned.annotations))
+    memory = decoder.remember(captioned.regions)
     decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
     captions = captioned.tokens.shape[1]
     # All words of a caption at once, or a word at a time: (B, N T, W) either way.

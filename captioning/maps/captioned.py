@@ -1,11 +1,12 @@
 """Images with captions that a model reads word by word: what every map is made from.
 
-Shapes: B images, N captions per image, L regions (rows x columns), D annotation width, S tokens
-from BOS to EOS, T = S - 1 predicted words (EOS included).
+Shapes: B images, N captions per image, L regions (rows x columns), D annotation width, A adapted
+width, S tokens from BOS to EOS, T = S - 1 predicted words (EOS included).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -28,12 +29,38 @@ class MapError(InputError):
 
 @dataclass(frozen=True)
 class Captioned:
-    """Images, and captions of each that the model reads word by word."""
+    """Images, and captions of each that the model reads word by word.
 
-    model: Model  # plain and in evaluation mode
+    Attributes:
+        model: plain and in evaluation mode.
+        images: pixels.
+        annotations: of the images, by `model.encode`.
+        tokens: the captions from BOS to EOS, then PAD.
+        adapted: the annotations by `model.adapter`, if they have been computed.
+        weights: the attention before each predicted word, if it has been computed.
+    """
+
+    model: Model
     images: UInt8[Tensor, "B 3 H W"]
-    annotations: Float[Tensor, "B L D"]  # of the images, by `model.encode`
-    tokens: Int[Tensor, "B N S"]  # from BOS to EOS, then PAD
+    annotations: Float[Tensor, "B L D"]
+    tokens: Int[Tensor, "B N S"]
+    adapted: Float[Tensor, "B L A"] | None = None
+    weights: Float[Tensor, "B N T L"] | None = None
+
+    @cached_property
+    def regions(self) -> Float[Tensor, "B L A"]:
+        """The vectors that the decoder attends over."""
+        with torch.no_grad():
+            return self.model.adapter(self.annotations) if self.adapted is None else self.adapted
+
+    @cached_property
+    def attention(self) -> Float[Tensor, "B N T L"]:
+        """The attention weights before each predicted word; undefined at PAD."""
+        if self.weights is not None:
+            return self.weights
+        with torch.no_grad():
+            memory = self.model.decoder.remember(self.regions)
+            return self.model.decoder.teacher_forcing(memory, self.tokens[..., :-1])[1]
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -28,7 +28,7 @@ def evidence_map(captioned: Captioned) -> Maps:
     """
     model = captioned.model
     assert has_evidence(model.decoder)
-    regions = model.decoder.output_context(model.adapter(captioned.annotations))
+    regions = model.decoder.output_context(captioned.regions)
     of_words = evidence(model.decoder, regions, captioned.tokens[..., 1:])
     return evidence_shares(of_words, captioned.grid).unflatten(-1, captioned.grid)
 

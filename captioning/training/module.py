@@ -20,7 +20,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Joined
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import fast_encoding, for_training, in_parts, on_by_default
+from captioning.kernels import encoding_for_training, fast_encoding, on_by_default
 from captioning.metrics.validation_scores import ValidationScores
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.encoder import measured_offset
@@ -160,7 +160,7 @@ class CaptioningModule(pl.LightningModule):
             data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
         if self.kernels:
             self.captioner.kernels = True
-            self.captioner.fast, self.encode = for_training(self.model)
+            self.encode = encoding_for_training(self.captioner.network)
         if stage == "fit" and data.size not in encoder.offsets:
             # Before a checkpoint is resumed, so that the resumed training repeats its steps.
             with progress_bar.stage("measuring where the encoder looks"):
@@ -181,7 +181,7 @@ class CaptioningModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         annotations = self.encode(batch.images)
-        total, divisor, figures = self.objective(self.captioner.fast, annotations, batch)
+        total, divisor, figures = self.objective(self.captioner.network, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)
@@ -196,7 +196,7 @@ class CaptioningModule(pl.LightningModule):
         self.validated = {}
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        memory = self.captioner.fast.remember(in_parts(self.captioner.fast.encode, batch.images))
+        memory = self.captioner.remember(self.captioner.encode(batch.images))
         tokens = self.captioner.decode(memory).tokens[:, 0].tolist()
         image_ids = [record.image_id for record in batch.records]
         self.validated.update(zip(image_ids, tokens, strict=True))

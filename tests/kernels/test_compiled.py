@@ -39,7 +39,8 @@ import collections
 
 import torch
 from captioning import kernels
-from captioning.kernels import accelerate, caption_cross_entropy, compiled, for_training, linear
+from captioning.kernels import accelerate, caption_cross_entropy, compiled, linear
+from captioning.kernels import encoding_for_training
 from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
 from captioning.search import BeamSearch
 from tests.conftest import DECODERS
@@ -124,8 +125,7 @@ for decoder in "additive", "transformer":
     torch.manual_seed(0)
     encoder = CNNEncoder("small", weights=None, trainable_stages=1)
     model = Model(encoder, Adapter(encoder.annotation_dim, 6), DECODERS[decoder](6, 30)).train()
-    fast, encode = for_training(model)
-    assert fast is model
+    fast, encode = accelerate(model), encoding_for_training(model)
     for images, captions, words in [(4, 5, 2), (4, 5, 1), (4, 3, 2), (2, 5, 1), (4, 5, 3)]:
         pixels = torch.randint(256, (images, 3, 48, 48), dtype=torch.uint8)
         _, tokens = batch(images, captions, 1, words + 1)

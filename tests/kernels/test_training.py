@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.kernels import accelerate, caption_cross_entropy, fast_lstm, for_training
+from captioning.kernels import accelerate, caption_cross_entropy, encoding_for_training, fast_lstm
 from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
 from captioning.kernels.fast_lstm import PreparedMemory, dropout
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
@@ -126,7 +126,8 @@ def test_where_weights_are_dropped_the_plain_step_trains(
     plain = plain_model(attention=partial(attention, dropout=0.4), dropout=0.3).train()
     annotations.requires_grad_()
     with caplog.at_level(logging.INFO):
-        fast, _ = for_training(plain)
+        fast = accelerate(plain)
+        encoding_for_training(fast)
     assert "the attention drops weights" in caplog.text
 
     def computed(model: Model) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

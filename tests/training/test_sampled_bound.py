@@ -12,7 +12,6 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.kernels import accelerate
 from captioning.models import HardAttention, LSTMDecoder
 from captioning.models.losses import cross_entropy
 from captioning.training import SampledBound
@@ -43,7 +42,6 @@ def captioner_of(captioner: Captioner, kind: type[HardAttention]) -> Captioner:
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     captioner.model.decoder = decoder.double()
-    captioner.fast = accelerate(captioner.model)
     return captioner
 
 
@@ -102,7 +100,7 @@ def test_the_expected_gradient_is_that_of_the_bound(
         bound = chosen.exp() * likelihood + entropy * chosen.exp().detach() * entropies
         exact = exact - gradient(bound, captioner)
         captioner.model.decoder.attention.path = iter(path)
-        loss = learnt(captioner.fast, seen, BATCH).total
+        loss = learnt(captioner.network, seen, BATCH).total
         expected = expected + chosen.exp().detach() * gradient(loss, captioner)
         total += chosen.exp().item()
     assert total == pytest.approx(1.0)
@@ -122,7 +120,7 @@ def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
     count = 20_000
     many = Batch(torch.empty(0), TOKENS.expand(1, count, -1), [])
     torch.manual_seed(0)
-    mean = gradient(objective()(captioner.fast, seen, many).total / count, captioner)
+    mean = gradient(objective()(captioner.network, seen, many).total / count, captioner)
     assert (mean - exact).norm() < 0.03 * exact.norm()
 
 
@@ -130,7 +128,7 @@ def test_with_expected_contexts_alone_it_is_soft_attention(hard: Captioner, seen
     logits, _ = hard.model(seen, TOKENS[..., :-1])
     soft = cross_entropy(logits, TOKENS[..., 1:])
     learnt = objective(expected=1.0)
-    total = learnt(hard.fast, seen, BATCH).total
+    total = learnt(hard.network, seen, BATCH).total
     torch.testing.assert_close(total, soft)
     torch.testing.assert_close(gradient(total, hard), gradient(soft, hard))
     assert learnt.baseline == 0  # it is of captions with drawn regions
@@ -142,7 +140,7 @@ def test_the_baseline_is_a_moving_average_of_likelihoods(hard: Captioner, seen: 
     learnt = objective()
     expected = 0.0
     for _ in range(3):
-        total = learnt(hard.fast, seen.expand(3, -1, -1), batch).total.item()
+        total = learnt(hard.network, seen.expand(3, -1, -1), batch).total.item()
         expected = 0.9 * expected + 0.1 * (-total / 2)  # an image without a caption counts nothing
         assert learnt.baseline.item() == pytest.approx(expected)
 
@@ -152,14 +150,14 @@ def test_padding_neither_counts_nor_spoils_the_gradient(hard: Captioner, seen: T
     results = []
     for tokens in (TOKENS, padded):
         torch.manual_seed(0)
-        loss = objective(entropy=0.3)(hard.fast, seen, Batch(torch.empty(0), tokens, []))
+        loss = objective(entropy=0.3)(hard.network, seen, Batch(torch.empty(0), tokens, []))
         results.append((loss.total, gradient(loss.total, hard)))
     torch.testing.assert_close(results[1], results[0])
 
 
 def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tensor) -> None:
     hard.model.decoder.attention.energy.weight.data *= 1e4
-    loss = objective(entropy=0.3)(hard.fast, seen, BATCH)
+    loss = objective(entropy=0.3)(hard.network, seen, BATCH)
     assert gradient(loss.total, hard).isfinite().all()
 
 

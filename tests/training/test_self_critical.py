@@ -11,7 +11,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.kernels import accelerate, caption_cross_entropy
+from captioning.kernels import caption_cross_entropy
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder
@@ -98,8 +98,8 @@ def test_rewards_are_cider_with_ends_as_words(captioner: Captioner) -> None:
 
     torch.manual_seed(5)
     with torch.no_grad():
-        memory = captioner.fast.remember(annotations)
-        decoded = objective.sampling(captioner.fast.decoder, memory)
+        memory = captioner.network.remember(annotations)
+        decoded = objective.sampling(captioner.network.decoder, memory)
     samples = [
         [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
         for row in decoded.tokens.flatten(0, 1).tolist()
@@ -131,8 +131,8 @@ def test_the_likelihood_of_references_is_added_per_sample(captioner: Captioner) 
         torch.manual_seed(0)
         objective = SelfCritical(samples=3, max_length=4, likelihood=likelihood)
         totals.append(loss_of(objective, captioner, annotations, batch, records).total)
-    memory = captioner.fast.remember(annotations)
-    of_words, _ = caption_cross_entropy(captioner.fast.decoder.eval(), memory, tokens)
+    memory = captioner.network.remember(annotations)
+    of_words, _ = caption_cross_entropy(captioner.network.decoder.eval(), memory, tokens)
     torch.testing.assert_close(totals[1] - totals[0], 0.5 * 6 / 2 * of_words)
 
 
@@ -156,7 +156,6 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     torch.manual_seed(0)
     width = captioner.model.encoder.annotation_dim
     captioner.model.decoder = LSTMDecoder(width, len(captioner.vocabulary), 16, 16, 16)
-    captioner.fast = accelerate(captioner.model)
     objective = SelfCritical(samples=8, max_length=5)
     annotations, batch = seen(captioner, *records)
     figures = learnt(60, 0.01, objective, captioner, annotations, batch, records)

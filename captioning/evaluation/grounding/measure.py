@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 
 from captioning.captioner import Captioner
-from captioning.captioner.captioner import Viewed
+from captioning.captioner.decoded_batch import PhotoView, encode_batch
 from captioning.data.dataset import padded
 from captioning.data.preprocessing import View
 from captioning.data.records import Record
@@ -92,11 +92,11 @@ def ground(
     ids = [[torch.tensor(to_ids(words)) for words in its or [[]]] for its in texts]
 
     @torch.no_grad()
-    def read(photos: Sequence[Viewed | PhotoError]) -> tuple[list[Viewed], Captioned]:
-        viewed = list(raise_errors(photos))
-        images = torch.stack([each.view.pixels for each in viewed]).to(captioner.device)
-        tokens = padded([ids[each.number] for each in viewed]).to(captioner.device)
-        return viewed, Captioned(captioner.model, images, captioner.encode(images), tokens)
+    def read(photos: Sequence[PhotoView | PhotoError]) -> tuple[list[PhotoView], Captioned]:
+        views = list(raise_errors(photos))
+        tokens = padded([ids[view.number] for view in views]).to(captioner.device)
+        batch = encode_batch(captioner, views)
+        return views, Captioned(captioner.model, batch.images, batch.annotations, tokens)
 
     photos = [record.image for record in records]
     offset = captioner.model.encoder.cell_offset(captioner.preprocessing.size)
