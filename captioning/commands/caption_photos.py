@@ -1,9 +1,6 @@
 """`captioning caption`: captions for photos, folders of photos and lists of photos."""
 
-import csv
-import io
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 
-from captioning.commands import discard_output
 from captioning.commands.options import (
     MAY_BEGIN_WITH_DASH,
     Maps,
@@ -26,10 +22,10 @@ from captioning.errors import InputError, PhotoError, printable
 
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner
+    from captioning.commands.caption_outputs import CaptionText, Lines, Output
     from captioning.search import Search
 
 STDOUT = Path("-")
-NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
 RUNNERS_UP = 3  # the alternatives that a page shows for each word
 NOT_CALIBRATED = (
     "the model was calibrated on captions by its own search; leave out the options that change it, "
@@ -91,6 +87,12 @@ class PictureOptions:
     browser, and index.html with all of them."""
     maps: Maps = ()
 
+    @property
+    def folders(self) -> dict[str, Path]:
+        """The folders of pictures, animations and pages, by the suffix of their files."""
+        folders = {".png": self.overlay, ".gif": self.gif, ".html": self.html}
+        return {suffix: folder for suffix, folder in folders.items() if folder is not None}
+
 
 @Parameter(name="*", group=Group("Bulk captioning", help="More photos than a screen can show."))
 @dataclass(frozen=True)
@@ -140,8 +142,8 @@ def caption(
         min_confidence: Print 'not sure' for captions below P.
         overwrite: Replace files that exist, instead of refusing to.
     """
-    paths = [*photos, *(["-"] if stdin else [])]
-    if not paths and listed is None:
+    given = [*photos, *(["-"] if stdin else [])]
+    if not given and listed is None:
         raise InputError("no photos; give photos, folders or --list FILE")
     if text is not None and (wishes != WishOptions() or confidence or min_confidence):
         raise InputError(
@@ -149,13 +151,13 @@ def caption(
             "what captions say"
         )
     if bulk.out is not None:
-        given = (text, confidence, min_confidence, overwrite, wishes.captions, texts, pictures)
-        if given != (None, False, 0.0, False, None, TextOptions(), PictureOptions()):
+        others = (text, confidence, min_confidence, overwrite, wishes.captions, texts, pictures)
+        if others != (None, False, 0.0, False, None, TextOptions(), PictureOptions()):
             raise InputError(
                 "--out adds JSON lines with one caption per photo; leave out --captions, --text, "
                 "--confidence, --overwrite and the options of texts and pictures"
             )
-        return _write_shards(paths, listed, using, max_megapixels, search, wishes, bulk)
+        return _write_shards(given, listed, using, max_megapixels, search, wishes, bulk)
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
     if str(texts.csv).startswith("-") and texts.csv != STDOUT:  # an option, not its value
@@ -163,141 +165,121 @@ def caption(
     if json and texts.csv == STDOUT:
         raise InputError("--json and --csv - both print; give one of them, or a file to --csv")
 
-    from captioning.captioner.caption import rounded
-    from captioning.commands.gallery import INDEX, Gallery
-    from captioning.data.images import find_photos, output_names, read_image
-    from captioning.files import written_whole
-    from captioning.inference.bulk import json_line
+    from captioning.commands.caption_outputs import CaptionedPhoto
+    from captioning.data.images import find_photos
     from captioning.progress_bar import ProgressBar, say
 
-    found = list(find_photos(paths, listed))
-    folders = {".png": pictures.overlay, ".gif": pictures.gif, ".html": pictures.html}
-    drawn = {
-        suffix: output_names(found, paths, folder, suffix, [INDEX] if suffix == ".html" else [])
-        for suffix, folder in folders.items()
-        if folder is not None
-    }
-    text_files = {}
-    if texts.txt or texts.txt_dir:
-        text_files = output_names(found, paths, texts.txt_dir, ".txt")
-    existing = {photo: path for photo, path in text_files.items() if os.path.lexists(path)}
-    if texts.skip_existing and not overwrite:
-        found = [photo for photo in found if photo not in existing]
-    elif existing and not overwrite:
-        [path, *_] = existing.values()
-        raise InputError(f"{path}: exists; give --skip-existing to keep it, or --overwrite")
-    table = None if texts.csv == STDOUT else texts.csv
-    table_folder = None if table is None else os.path.realpath(table.parent)
-    outputs = [names[photo] for names in drawn.values() for photo in found]
-    if pictures.html is not None and len(found) > 1:
-        outputs.append(pictures.html / INDEX)
-    if table is not None:
-        outputs.append(table)
-    for path in outputs:
-        if os.path.lexists(path) and not overwrite:
-            raise InputError(f"{path}: exists; give another name, or --overwrite to replace it")
+    paths, files = _files(list(find_photos(given, listed)), given, texts, pictures, overwrite)
     captioner = using.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
         )
-    maps = (pictures.maps or [captioner.default_map]) if drawn else ()
-    runners_up = RUNNERS_UP if pictures.html or text is not None else 0
-    if text is None:
-        most = None if pictures.html else wishes.captions or 1  # pages show all
-        chosen = _search(captioner, search, wishes)
-        if captioner.calibration is not None and not captioner.has_confidence(chosen):
+    maps = (pictures.maps or [captioner.default_map]) if pictures.folders else ()
+    results: Iterator[Caption | PhotoError]
+    if text is not None:
+        results = _readings(captioner, paths, text, RUNNERS_UP, maps)
+    else:
+        changed_search = _search(captioner, search, wishes)
+        if captioner.calibration is not None and not captioner.has_confidence(changed_search):
             line = f"captions have no confidence: {NOT_CALIBRATED}"
             if confidence or min_confidence:
                 raise InputError(line)
             if json or texts.csv or pictures.html:
                 say(f"captioning: {line}")
-        results = captioner.stream(found, chosen, maps, runners_up, most, using.batch_size)
-    else:
-        results = _readings(captioner, found, text, runners_up, maps)
-    rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
-    gallery = None if pictures.html is None else Gallery(pictures.html)
+        most = None if pictures.html else wishes.captions or 1  # pages show all
+        runners_up = RUNNERS_UP if pictures.html else 0
+        results = captioner.stream(paths, changed_search, maps, runners_up, most, using.batch_size)
+    outputs = [*files, _lines(json, texts, text, confidence, is_alone=not files)]
     done = 0
-
-    def show(line: str) -> None:
-        try:
-            say(line, file=sys.stdout)
-        except BrokenPipeError:
-            if not (table or text_files or drawn):
-                raise
-            discard_output()  # files are written all the same
-
-    if texts.csv == STDOUT:
-        show(_csv_line(*rows))
-    with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
-        for photo, best in zip(found, results, strict=True):
+    with ProgressBar("captioning", "photos", len(paths), shown=len(paths) > 1) as bar:
+        for photo, caption in zip(paths, results, strict=True):
             bar.update()
-            if isinstance(best, PhotoError):
-                say(f"captioning: {best}")
+            if isinstance(caption, PhotoError):
+                say(f"captioning: {caption}")
                 continue
-            captions = [best, *best.others][: wishes.captions]
-            lines = []
-            for each in captions[: wishes.captions or 1]:
-                said = each.sentence if texts.sentence else each.text
-                said = f"{texts.prefix}{said}{texts.suffix}"
-                # A caption that was cut off has no confidence.
-                is_sure = not min_confidence or (each.confidence or 0.0) >= min_confidence
-                lines.append((each, said, said if is_sure else ""))
-            content = "".join(f"{written}\n" for _, _, written in lines if written)
-            if photo in text_files and content:
-                with written_whole(text_files[photo]) as temporary:
-                    temporary.write_text(content, "utf-8", "backslashreplace")
-            elif photo in existing:  # an earlier run's caption, which may be wrong
-                text_files[photo].unlink(missing_ok=True)
-            if drawn:
-                image = read_image(photo, int(max_megapixels * 1e6))
-                for suffix, names in drawn.items():
-                    if gallery is not None and suffix == ".html":
-                        gallery.add(photo, image, captions, names[photo])
-                    else:
-                        best.save(names[photo], image)
-            for each, said, written in lines:
-                sure = None if each.confidence is None else rounded(each.confidence)
-                name = photo
-                if table_folder is not None and not photo.is_absolute():
-                    name = Path(os.path.relpath(photo, table_folder))  # where readers look
-                rows.append((spreadsheet_text(str(name)), spreadsheet_text(written), sure))
-                if json:
-                    show(json_line(photo, each, said))
-                elif texts.csv == STDOUT:
-                    show(_csv_line(rows[-1]))
-                elif text is not None:
-                    scored = zip(each.words, each.probabilities, strict=True)
-                    show(printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored)))
-                else:
-                    number = "none" if each.confidence is None else f"{each.confidence:.2f}"
-                    chance = [number] if confidence else []
-                    show(printable(*chance, photo, written or NOT_SURE))
+            captions = [caption, *caption.others][: wishes.captions]
+            captioned = CaptionedPhoto(
+                photo,
+                captions,
+                _texts(captions[: wishes.captions or 1], texts, min_confidence),
+                int(max_megapixels * 1e6),
+            )
+            for output in outputs:
+                output.add(captioned)
             done += 1
-    if table is not None:
-        with (
-            written_whole(table) as path,
-            path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
-        ):
-            csv.writer(file).writerows(rows)
-    if gallery is not None:
-        gallery.finish()
-    return int(done < len(found))
+    for output in outputs:
+        output.finish()
+    return int(done < len(paths))
 
 
-def spreadsheet_text(text: str) -> str:
-    """A cell that spreadsheets show as text: a space comes before what would begin a formula.
+def _files(
+    paths: list[Path],
+    given: Sequence[str],
+    texts: TextOptions,
+    pictures: PictureOptions,
+    overwrite: bool,
+) -> "tuple[list[Path], list[Output]]":
+    """The photos to caption, and what writes files of them.
 
-    Readers of CSV files, such as ours, skip it (``skipinitialspace``).
+    Raises:
+        InputError: a file exists, and is neither to be kept nor overwritten.
     """
-    return f" {text}" if text.startswith(("=", "+", "-", "@")) else text
+    from captioning.commands import caption_outputs as outputs
+    from captioning.commands.gallery import INDEX
+    from captioning.data.images import output_names
+
+    files: list[Output] = []
+    if texts.txt or texts.txt_dir:
+        names = output_names(paths, given, texts.txt_dir, ".txt")
+        existing = {photo for photo, path in names.items() if os.path.lexists(path)}
+        if texts.skip_existing and not overwrite:
+            paths = [photo for photo in paths if photo not in existing]
+        elif existing and not overwrite:
+            path = next(path for photo, path in names.items() if photo in existing)
+            raise InputError(f"{path}: exists; give --skip-existing to keep it, or --overwrite")
+        files.append(outputs.TextFiles(names))
+    for suffix, folder in pictures.folders.items():
+        names = output_names(paths, given, folder, suffix, [INDEX] if suffix == ".html" else [])
+        is_page = suffix == ".html"
+        files.append(outputs.Pages(names, folder) if is_page else outputs.Pictures(names))
+    if texts.csv not in (None, STDOUT):
+        files.append(outputs.Table(texts.csv))
+    if not overwrite:
+        outputs.check_new(files)
+    return paths, files
 
 
-def _csv_line(row: Sequence[object]) -> str:
-    """A row of a table as a line to print."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(row)
-    return printable(line.getvalue())
+def _lines(
+    json: bool, texts: TextOptions, text: str | None, confidence: bool, is_alone: bool
+) -> "Lines":
+    """What is printed of each caption, by the options."""
+    from captioning.commands import caption_outputs as outputs
+
+    if json:
+        return outputs.Lines(outputs.line_of_json, is_alone)
+    if texts.csv == STDOUT:
+        lines = outputs.Lines(outputs.line_of_table, is_alone)
+        lines.show(outputs.csv_line(outputs.COLUMNS))
+        return lines
+    if text is not None:
+        return outputs.Lines(outputs.line_of_words, is_alone)
+    line = outputs.line_with_confidence if confidence else outputs.plain_line
+    return outputs.Lines(line, is_alone)
+
+
+def _texts(
+    captions: "Sequence[Caption]", options: TextOptions, min_confidence: float
+) -> "list[CaptionText]":
+    """The captions as text; one that was cut off has no confidence, so it is not sure."""
+    from captioning.commands.caption_outputs import CaptionText
+
+    texts = []
+    for caption in captions:
+        words = caption.sentence if options.sentence else caption.text
+        is_sure = not min_confidence or (caption.confidence or 0.0) >= min_confidence
+        texts.append(CaptionText(caption, f"{options.prefix}{words}{options.suffix}", is_sure))
+    return texts
 
 
 def _search(captioner: "Captioner", options: SearchOptions, wishes: WishOptions) -> "Search":
