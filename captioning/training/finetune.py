@@ -141,7 +141,10 @@ def finetune(
         if not skip_bad:
             raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
     bad = found.faulty
-    splits = [[r for r in reader.read(its) if r.image not in bad] for its in ("train", "val")]
+    splits = [
+        [record for record in reader.read(name) if record.image not in bad] if name else []
+        for name in map(reader.split_called, ("train", "val"))
+    ]
     own = {record.image for its in readers[0].splits for record in readers[0].contents(its).records}
     training, validation = ([r for r in records if r.image in own] for records in splits)
     others, to_keep = ([r for r in records if r.image not in own] for records in splits)
@@ -149,7 +152,7 @@ def finetune(
         if source is not None and (len(train_on) < 2 or not validate):
             raise InputError(
                 f"{source}: {len(train_on)} photos to train on and {len(validate)} to validate; "
-                "give at least 2 and 1"
+                "give at least 3 photos, 2 of them in train and 1 in val if there are splits"
             )
     texts = [split(text) for record in (*training, *others) for text in record.captions]
     of_own = [word for text in texts[: sum(len(r.captions) for r in training)] for word in text]

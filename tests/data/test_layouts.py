@@ -202,6 +202,7 @@ LAYOUTS = {
                 "images": [
                     karpathy("restval", 0, filepath="val2014"),
                     karpathy("train", 1, filepath="train2014"),
+                    karpathy("val", 3, filepath="val2014"),
                     karpathy("test", 2, filepath="val2014"),
                 ]
             }
@@ -211,6 +212,7 @@ LAYOUTS = {
                 "downloads/val2014/0.jpg": ("A restval photo.",),
                 "downloads/train2014/1.jpg": ("A train photo.",),
             },
+            "val": {"downloads/val2014/3.jpg": ("A val photo.",)},
             "test": {"downloads/val2014/2.jpg": ("A test photo.",)},
         },
         Karpathy,
@@ -364,6 +366,32 @@ def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
     assert len(validation(tmp_path, names[:2])) == 1
     assert len(validation(tmp_path, names[:99], 0.6)) > 40
     assert reader_for(tmp_path / "a.csv", val_fraction=0.0).splits == ("train",)
+
+
+PARTS = ("train", "test")
+NO_VAL: dict[str, dict[str, Any]] = {
+    "a folder for each split": {f"{part}/{n}.txt": "a dog" for n in "123" for part in PARTS},
+    "a column of splits": {
+        "captions.csv": "file_name,caption,split\n"
+        + "".join(f"{part}/{n}.jpg,a dog,{part}\n" for n in "123" for part in PARTS)
+    },
+    "COCO's": {
+        f"annotations/captions_{part}2017.json": coco_captions(*((n, "a dog") for n in (1, 2, 3)))
+        for part in PARTS
+    },
+}
+
+
+@pytest.mark.parametrize("layout", NO_VAL.values(), ids=NO_VAL.keys())
+def test_without_val_a_share_of_train_is_validated(tmp_path: Path, layout: dict[str, Any]) -> None:
+    for name, content in layout.items():
+        write(tmp_path / name, content)
+    draw(tmp_path, *(f"{part}/{n}.jpg" for n in "123" for part in PARTS))
+    reader = reader_for(tmp_path)
+    sizes = {split: len(reader.read(split)) for split in reader.splits}
+    assert sizes == {"train": 2, "val": 1, "test": 3}
+    assert all("test" in record.image.parts for record in reader.read("test"))
+    assert reader_for(tmp_path, val_fraction=0.0).splits == ("train", "test")
 
 
 def test_copies_of_a_photo_come_into_its_split(tmp_path: Path) -> None:

@@ -230,6 +230,14 @@ def test_bad_photos_are_named_before_training_or_left_out(
     assert "3.png: not an image" in capsys.readouterr().err
 
 
+def test_one_photo_is_too_few_to_train_on(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        if file.stem != "1":
+            file.unlink()
+    with pytest.raises(InputError, match=r"1 photos to train on and 0 to validate; .* 3 photos"):
+        finetune(folder)
+
+
 def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     plans = [Plan.of(photos) for photos in (20, 200, 1_000, 5_000)]
     assert [plan[:3] for plan in plans] == [(0, 90, 8), (0, 40, 8), (3, 12, 8), (6, 8, 32)]

@@ -39,7 +39,7 @@ def reader_for(
         images: folder of the photos; by default where the reader looks for them.
         caption_column: the column of the captions, if the data set is a table.
         photo_column: the column of the photos, if the data set is a table.
-        val_fraction: share of the photos for validation, if the data set has no splits.
+        val_fraction: share of the photos for validation, if the data set has no split val.
     """
     root = data_path(root)
     if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():

@@ -34,7 +34,8 @@ class Coco(Reader):
     A folder with several releases of one split names them in full (train2014, train2017).
 
     Where no file has such a name, all JSON files in this format are read. A word such as val in a
-    file's name is its split; a single file without such a word is divided into train and val.
+    file's name is its split; a single file without such a word is divided into train and val, and
+    so is that of train if val has none.
     VizWiz' captions that are marked as rejected or precanned are left out.
 
     Args:
@@ -71,12 +72,12 @@ class Coco(Reader):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have a file; train and val if the one file is of no split."""
+        """The splits that have a file; val is a part of train if it has none."""
         return super().splits if "" in self._files else in_order(self._files)
 
     @cached_property
     def _files(self) -> dict[str, Path]:
-        """The file of each split; under "", a single one whose name has no split."""
+        """The file of each split; under "", the one to divide into train and val."""
         folder, pattern = self.annotations, f"{CAPTIONS}*{self.year or ''}.json"
         its = sorted((folder or self.root / "annotations").glob(pattern))
         names = [file.stem.removeprefix(CAPTIONS) for file in its]
@@ -90,10 +91,15 @@ class Coco(Reader):
         if not its:
             raise InputError(f"{folder or self.root}: no {pattern} here; give its folder")
         found = zip(splits, names, its, strict=True)
-        return {split if splits.count(split) == 1 else name: file for split, name, file in found}
+        files_by_split = {
+            split if splits.count(split) == 1 else name: file for split, name, file in found
+        }
+        if "train" in files_by_split and "val" not in splits:  # with nothing to validate on
+            files_by_split[""] = files_by_split.pop("train")
+        return files_by_split
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        return self._divided({"": self._of("", problems)}) or {"train": []}
+        return {split: self._of(split, problems) for split in self._files}
 
     def _load(self, split: str) -> Contents:
         if "" in self._files:

@@ -60,7 +60,7 @@ class Flickr8k(Reader):
             for split, names in lists.items()
             for name in names
         ]
-        return self._divided(self._records(rows, file))
+        return self._records(rows, file)
 
 
 class Flickr30kEntities(Reader):

@@ -54,12 +54,11 @@ class HuggingFace(Reader):
             with reading(self.root):
                 entries = list(self._entries(split, table))
             photo = self.photo_column or next(iter(table.photos))
-            own = None if set(splits) == {"train"} else split  # with nothing to validate on
             rows += (
-                row._replace(split=row.split or own)
+                row._replace(split=row.split or split)
                 for row in rows_in(self.root, entries, problems, self.caption_column, photo)
             )
-        return self._divided(self._records(rows, self.root))
+        return self._records(rows, self.root)
 
     def _entries(self, split: str, table: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
         """The rows of a split with their places; absent texts are empty."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from captioning.data.photo_files import photo_hash, photo_size
 from captioning.data.readers import dataset_files as files
 from captioning.data.records import Record
-from captioning.data.splits import in_order, split_name
+from captioning.data.splits import in_order, split_in, split_name
 from captioning.errors import InputError, shown
 from captioning.progress_bar import say, stage
 from captioning.shelf import data_path
@@ -23,7 +23,7 @@ from captioning.shelf import data_path
 Parsed = TypeVar("Parsed")
 
 VAL_FRACTION = 0.2
-"""The share of validation images where a data set has no splits."""
+"""The share of validation images where a data set has no split val."""
 
 COPY = re.compile(r"(?i)( ?\(\d+\)|(?<![ _-])[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)?$)")
 """What file managers add to the name of a copy: "01 (1).jpg", "01 - Copy.jpg"."""
@@ -66,7 +66,7 @@ class Reader:
         root: the folder of the data set, the file that describes it, or an address of the Hub, such
             as ``hf://datasets/owner/name@revision``.
         images: folder of the photos; the usual folders by default.
-        val_fraction: share of the photos for validation if there are no splits; by default a
+        val_fraction: share of the photos for validation if no split is val; by default a
             fifth. Unless it is 0, each split gets one.
     """
 
@@ -106,14 +106,15 @@ class Reader:
         return self._contents[split]
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        """The records of each split; faults of rows are added to the problems."""
+        """The records of each split, those of no split under ""; problems get faults of rows."""
         raise NotImplementedError
 
     @cached_property
     def _contents(self) -> dict[str, Contents]:
         """What `_read` finds of each split; the problems belong to the first one."""
         problems: list[Problem] = []
-        found = {split: Contents(its, []) for split, its in self._read(problems).items()}
+        divided = self._divided(self._read(problems))
+        found = {split: Contents(its, []) for split, its in divided.items()}
         if problems and not found:
             raise InputError(problems[0].name)
         for first in in_order(found)[:1]:
@@ -184,7 +185,7 @@ class Reader:
         return files.find_images(names, folders or usual, source, *options)
 
     def _divided(self, records: dict[str, list[Record]]) -> dict[str, list[Record]]:
-        """The records with those of no split in train and val.
+        """The records with those of no split in train and val; without val, so are those of train.
 
         A hash of the id decides, so images keep their split when others are added. Copies of an
         image come into its split.
@@ -196,6 +197,8 @@ class Reader:
 
         divided = defaultdict(list, records)
         rest = divided.pop("", [])
+        if "val" not in map(split_in, divided):  # with nothing to validate on
+            rest += divided.pop("train", [])
         share = VAL_FRACTION if self.val_fraction is None else self.val_fraction
         folder = self.images or self.folder if self.captions_only else Path()
         originals = _originals({str(r.image_id): folder / r.image for r in rest}) if share else {}

@@ -67,7 +67,7 @@ class CaptionTable(Reader):
             raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
         splits = [_split_of(file.relative_to(self.folder)) for file in tables]
         is_single = len(tables) == 1 and tables[0].parent == self.folder
-        if is_single or set(splits) == {"train"}:  # with nothing to validate on
+        if is_single:
             splits = [None] * len(tables)
         records: defaultdict[str, list[Record]] = defaultdict(list)
         for file, split in zip(tables, splits, strict=True):
@@ -86,7 +86,7 @@ class CaptionTable(Reader):
             folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
             for part, its in self._records(rows, file, folders, theirs, False).items():
                 records[part] += its
-        return self._divided(records)
+        return records
 
     def _tables(self) -> list[Path]:
         found = _usual_tables(self.root) or _other_tables(self.root)
@@ -127,13 +127,13 @@ class Sidecar(Reader):
             raise InputError(
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
             )
-        return self._divided(self._records(_by_folder(rows), folder, [folder]))
+        return self._records(_by_folder(rows), folder, [folder])
 
 
 def _by_folder(rows: list[Row]) -> list[Row]:
-    """The rows with their uppermost folders as splits, if all are splits and some not train."""
+    """The rows with their uppermost folders as splits, if all are splits."""
     tops = [split_name(row.name.partition("/")[0]) for row in rows]
-    if not set(tops) <= set(SPLITS) or set(tops) == {"train"}:
+    if not set(tops) <= set(SPLITS):
         return rows
     return [row._replace(split=top) for row, top in zip(rows, tops, strict=True)]
 
