@@ -46,16 +46,18 @@ def test_missing_and_truncated_images_are_named(coco: Path) -> None:
     assert name.startswith(f"{coco / 'train/2.jpg'}: damaged or cut short")
 
 
-def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> None:
-    some = coco_captions((3, "a bird"), (3, " "), (4, ""), images=(3, 4, 5))
+def test_wordless_captions_and_images_without_captions_are_named(coco: Path) -> None:
+    words = ((3, "a bird"), (3, "42"), (3, "鳥"))
+    some = coco_captions(*words, (3, " "), (3, "🔥"), (4, ""), (4, "..."), images=(3, 4, 5))
     write(coco / "annotations/captions_val.json", some)
     three, four, five = (str(coco / f"val/{number}.jpg") for number in (3, 4, 5))
     result = check(Coco(coco), progress=False)
     assert problems(result) == {
-        "empty captions": [three, four],
+        "captions without words": [three, three, four, four],
         "images without captions": [four, five],
     }
-    assert len(result.splits["val"].records) == 1
+    [record] = result.splits["val"].records
+    assert record.captions == tuple(caption for _, caption in words)
 
 
 def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:

@@ -211,7 +211,7 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     assert [record.image_id for record in train] == ["pets/1.png", "birds/1.png"]
     assert joined.read("val")[0].image == first.read("val")[0].image
     kinds = {problem.kind for name in joined.splits for problem in joined.contents(name).problems}
-    assert kinds == {"empty captions", "images without captions"}
+    assert kinds == {"captions without words", "images without captions"}
     assert {"cat", "gull"} <= set(CaptionData(joined, min_count=1).vocabulary.words)
     assert len({record.image_id for record in Joined([first, third]).read("train")}) == 2
     rows = [f"{n}.png,a cat,{split}" for n in (1, 2) for split in ("train", "val")]

@@ -38,7 +38,7 @@ MALFORMED = "malformed rows"
 class Problem:
     """A fault of a data set."""
 
-    kind: str  # its heading in a report, in the plural: "empty captions"
+    kind: str  # its heading in a report, in the plural: "captions without words"
     name: str  # of the faulty image, caption or row
 
 
@@ -122,7 +122,7 @@ class Reader:
         return found
 
     def read(self, split: str) -> list[Record]:
-        """The images of a split that have captions; empty captions and malformed rows are left out.
+        """The images of a split with captions; wordless captions and malformed rows are left out.
 
         Raises:
             InputError: the split is unknown or has no captions, or a file cannot be read.
@@ -154,11 +154,12 @@ class Reader:
         loaded = self._load(name)
         records, problems = [], list(loaded.problems)
         for record in loaded.records:
-            kept = [number for number, text in enumerate(record.captions) if text.strip()]
+            # Emoji and dots alone are no words to any tokenizer.
+            kept = [n for n, text in enumerate(record.captions) if any(map(str.isalnum, text))]
             captions = tuple(record.captions[number] for number in kept)
             phrases = tuple(record.phrases[number] for number in kept if record.phrases)
-            empty = len(record.captions) - len(captions)
-            problems += [Problem("empty captions", str(record.image))] * empty
+            wordless = len(record.captions) - len(captions)
+            problems += [Problem("captions without words", str(record.image))] * wordless
             if captions:
                 records.append(replace(record, captions=captions, phrases=phrases))
             else:
