@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -25,12 +25,26 @@ PATIENCE = 10.0
 """Seconds to wait for a folder: the workers of a killed command end some seconds after it."""
 
 
+SYSTEM_FOLDERS = frozenset(
+    (
+        *("@eadir", "#recycle", "#snapshot", "@recycle", "@recently-snapshot"),
+        *("$recycle.bin", "system volume information", "lost+found", "__macosx"),
+    )
+)
+"""Where Synology's and QNAP's disks, Windows and macOS keep thumbnails and what was deleted."""
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name is not the user's own, such as macOS's ._photo.jpg."""
+    return name.startswith(".") or name.lower() in SYSTEM_FOLDERS
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[BufferedReader]:
     """An open file. Pipes and devices are refused, since they may be endless.
 
     Raises:
-        InputError: the file is missing or unreadable, or is not a regular file.
+        InputError: the file is missing or is not a regular file, or the block cannot read it.
     """
     with reading(path):
         name = str(path)
@@ -40,22 +54,28 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
             raise InputError(f"{path}: an address; give the path")
         if re.match(r"\w\w+:/", name):
             raise InputError(f"{path}: an address, not a file; download it first")
+        if Path(path).is_dir():
+            os.scandir(path).close()  # raises why a folder cannot be read
         if Path(path).exists() and not Path(path).is_file():
             raise InputError(f"{path}: not a regular file")
-        file = Path(path).open("rb")  # noqa: SIM115 (closed below, where errors are the caller's)
-    with file:
-        yield file
+        with Path(path).open("rb") as file:
+            yield file
 
 
-def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """As `os.walk`, sorted and without hidden names, through links, into each folder once."""
+def walk(
+    folder: Path, unreadable: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """As `os.walk`, sorted and without hidden names, through links, into each folder once.
+
+    `unreadable` is called with the error of each folder that cannot be read.
+    """
     visited: set[str] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in os.walk(folder, onerror=unreadable, followlinks=True):
         is_new = (real := os.path.realpath(parent)) not in visited
         visited.add(real)
-        folders[:] = sorted(name for name in folders if is_new and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if is_new and not is_hidden(name))
         if is_new:
-            yield Path(parent), folders, sorted(name for name in names if not name.startswith("."))
+            yield Path(parent), folders, sorted(name for name in names if not is_hidden(name))
 
 
 def text_of(path: str | Path) -> str:
@@ -64,7 +84,7 @@ def text_of(path: str | Path) -> str:
     Raises:
         InputError: the file cannot be read, is too large, or is in another encoding.
     """
-    with opened(path) as file, reading(path):
+    with opened(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES:,} bytes")
         content = file.read()

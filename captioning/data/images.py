@@ -17,13 +17,19 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from captioning.data.photo_files import PARQUET, TAR, holds_files, opened_photo
 from captioning.errors import InputError, reading
-from captioning.files import opened
+from captioning.files import is_hidden, opened
 
-IMAGE_SUFFIXES = frozenset(
-    """.apng .avif .avifs .bmp .dib .gif .j2c .j2k .jfif .jp2 .jpc .jpe .jpeg .jpf .jpg .jpg2 .jpx
-    .mpo .pbm .pgm .png .pnm .ppm .tif .tiff .webp .heic .heics .heif .heifs .hif .arw .cr2 .cr3
-    .dng .nef .nrw .orf .pef .raf .rw2 .srw""".split()  # noqa: SIM905
+JPEG_SUFFIXES = frozenset((".jpg", ".jpeg", ".jpe", ".jfif"))
+HEIF_SUFFIXES = frozenset((".heic", ".heics", ".heif", ".heifs", ".hif"))
+RAW_SUFFIXES = frozenset(
+    """.3fr .arw .cr2 .cr3 .crw .dcr .dng .erf .fff .gpr .iiq .kdc .mef .mos .mrw .nef .nrw .orf
+    .pef .raf .rw2 .rwl .sr2 .srf .srw .x3f""".split()  # noqa: SIM905
 )
+IMAGE_SUFFIXES = frozenset(
+    """.apng .avif .avifs .bmp .dib .exr .gif .hdr .ico .j2c .j2k .jp2 .jpc .jpf .jpg2
+    .jpx .jxl .jxr .mpo .pbm .pcx .pgm .png .pnm .ppm .psb .psd .qoi .sgi .svg .tga .tif .tiff .webp
+    .xcf""".split()  # noqa: SIM905
+).union(JPEG_SUFFIXES, HEIF_SUFFIXES, RAW_SUFFIXES)
 """The suffixes of photos, also of those that cannot be read and are then reported."""
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
@@ -199,9 +205,10 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     """The photos, one after another; at most the names of one folder's files are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
-    suffix of a photo, and files that begin as a photo does. Hidden files are skipped, and links to
-    folders are followed, into each folder once. A missing photo is returned, and so is a link that
-    leads nowhere.
+    suffix of a photo, and files that begin as a photo does. Hidden files, folders of the system
+    (`is_hidden`) and `raw_twins` are skipped, and links to folders are followed, into each folder
+    once. What cannot be read is returned, too: a missing photo, a link that leads nowhere, a pipe
+    with the name of a photo, a folder without permission.
 
     Args:
         paths: photos, folders, and patterns such as ``photos/*.jpg`` that no shell has
@@ -209,7 +216,7 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         listed: a text file of further photos, one path a line, or ``-``.
 
     Raises:
-        InputError: a folder holds no photos, or a folder or the list cannot be read.
+        InputError: a folder holds no photos, or the list cannot be read.
     """
     for path in [paths] if isinstance(paths, str | Path) else paths:
         if str(path) == STDIN:
@@ -231,6 +238,13 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         yield from _photos_of_list(listed)
 
 
+def raw_twins(names: Iterable[str]) -> set[str]:
+    """Of the files of a folder, the raw ones beside a developed photo of the same name."""
+    photos = [(name, *os.path.splitext(name.lower())) for name in names]  # noqa: PTH122
+    developed = {stem for _, stem, suffix in photos if suffix in IMAGE_SUFFIXES - RAW_SUFFIXES}
+    return {n for n, stem, suffix in photos if suffix in RAW_SUFFIXES and stem in developed}
+
+
 def output_names(
     photos: Iterable[Path],
     given: Iterable[str | Path],
@@ -242,7 +256,7 @@ def output_names(
 
     The folder mirrors the folders that were given, so that a/dog.jpg in one of them has
     a/dog.txt there; other photos have their file name. A name that is taken keeps the photo's
-    suffix: dog.png.txt, beside dog.txt of dog.jpg.
+    suffix: dog.heic.txt, beside dog.txt of dog.jpg.
 
     Args:
         photos: as `find_photos` gives them.
@@ -259,7 +273,8 @@ def output_names(
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
     taken = {name.casefold(): Path(name) for name in taken_names}  # some file systems ignore case
-    for photo in photos:
+    later = HEIF_SUFFIXES | RAW_SUFFIXES
+    for photo in sorted(photos, key=lambda photo: photo.suffix.lower() in later):
         below = next((photo.relative_to(r) for r in roots if photo.is_relative_to(r)), None)
         output = photo if folder is None else below or Path(photo.name)
         stem = photo.stem
@@ -298,17 +313,22 @@ def _photos_below(folder: Path, visited: set[str]) -> Iterator[Path]:
     if (real := os.path.realpath(folder)) in visited:
         return
     visited.add(real)
-    with reading(folder), os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        yield folder  # whoever reads the photos says why it cannot be read
+        return
+    twins = raw_twins(entry.name for entry in found)
     for entry in found:
-        if entry.name.startswith("."):  # as macOS's "._photo.jpg", which is not an image
+        if is_hidden(entry.name) or entry.name in twins:
             continue
         path = folder / entry.name
         if entry.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - a Path may raise
             yield path  # it leads nowhere
         elif entry.is_dir():
             yield from _photos_below(path, visited)
-        elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
+        elif path.suffix.lower() in IMAGE_SUFFIXES or (entry.is_file() and is_photo(path)):
             yield path
 
 

@@ -125,7 +125,7 @@ def parquet_files(root: Path) -> dict[str, list[str]]:
         InputError: files of a split are in several folders, so these are several data sets.
     """
     levels = (root.glob(depth + "*" + PARQUET) for depth in ("", "*/", "*/*/"))
-    files = [root] if root.is_file() else sorted(chain.from_iterable(levels))
+    files = [root] if root.is_file() else sorted(filter(Path.is_file, chain.from_iterable(levels)))
     by_split: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         shard = re.fullmatch(r"(.+)-\d+-of-\d+", file.stem)

@@ -311,7 +311,8 @@ def test_a_table_is_printed_with_nothing_beside_it(
 def test_photos_of_one_name_have_a_text_file_each() -> None:
     photos = [Path("p/a.heic"), Path("p/a.jpg"), Path("q/a.jpg"), Path("p/a.heic")]
     names = output_names(photos, photos, None, ".txt")
-    assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.jpg.txt", "q/a.txt"}
+    assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.heic.txt", "q/a.txt"}
+    assert names[Path("p/a.jpg")] == Path("p/a.txt")
 
 
 def test_outputs_mirror_the_folders_of_the_photos(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from pathlib import Path
 import pytest
 
 from captioning.data.folder_check import Check, check
-from captioning.data.readers import Coco
+from captioning.data.readers import Coco, Sidecar
 from tests.conftest import draw_photos
 from tests.data.conftest import coco_captions, write
+
+UNREADABLE = Path("/proc/self/mem")
+"""A regular file that can be opened, but at whose beginning nothing can be read."""
 
 
 @pytest.fixture
@@ -44,6 +47,21 @@ def test_missing_and_truncated_images_are_named(coco: Path) -> None:
     assert found["missing image files"] == [str(coco / "train/1.jpg")]
     [name] = found["unreadable images"]
     assert name.startswith(f"{coco / 'train/2.jpg'}: damaged or cut short")
+
+
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="no such file on this system")
+def test_an_error_of_the_disk_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    draw_photos(tmp_path, "3.jpg")
+    names = ["1.jpg", "2.jpg"]  # of equal size, so that their bytes are compared
+    for name in names:
+        (tmp_path / name).symlink_to(UNREADABLE)
+    for number in (1, 2, 3):
+        write(tmp_path / f"{number}.txt", "a cat")
+    found = problems(check(Sidecar(tmp_path), progress=False))
+    expected = [f"{tmp_path / name}: input/output error" for name in names]
+    assert {kind: sorted(faults) for kind, faults in found.items()} == {
+        "unreadable images": expected
+    }
 
 
 def test_wordless_captions_and_images_without_captions_are_named(coco: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -409,3 +410,10 @@ def test_copies_of_a_photo_come_into_its_split(tmp_path: Path) -> None:
     assert {re.sub(r"other | \(1\)", "", str(name)) for name in after} == before
     assert len(after) == 2 * len(before)
     assert len(validation(tmp_path, [*names, *series]).intersection(series)) in range(1, 20)
+
+
+def test_files_of_one_exposure_come_into_one_split(tmp_path: Path) -> None:
+    names = [f"IMG_{n}.{suffix}" for n in range(40) for suffix in ("HEIC", "jpg")]
+    found = Counter(str(name).partition(".")[0] for name in validation(tmp_path, names))
+    assert set(found.values()) == {2}
+    assert 4 <= len(found) <= 12

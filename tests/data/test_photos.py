@@ -1,3 +1,5 @@
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,42 @@ def test_a_folder_gives_photos_of_every_format_that_is_read(
     photo.save(tmp_path / name, kind, save_all=kind == "MPO")
     assert list(find_photos([tmp_path])) == [tmp_path / name]
     assert read_image(tmp_path / name).size == (40, 30)
+
+
+def test_files_that_look_like_photos_are_never_left_out_in_silence(tmp_path: Path) -> None:
+    touch(tmp_path, *(f"a.{suffix}" for suffix in ("jxl", "tga", "ico", "sgi", "psd", "svg")))
+    touch(tmp_path, "b.RWL", "c/10.11.12.jpeg")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    deep = tmp_path / "deep"
+    with contextlib.chdir(tmp_path):  # a folder that cannot be read, since its path is too long
+        for folder in ("deep", *["x" * 250] * 17):
+            Path(folder).mkdir()
+            os.chdir(folder)
+    found = list(find_photos([tmp_path]))
+    assert {*tmp_path.glob("*.*"), tmp_path / "c/10.11.12.jpeg"} <= {*found}
+    [unreadable] = (path for path in found if path.is_relative_to(deep))
+    for path, reason in ((unreadable, "name too long"), (tmp_path / "pipe.jpg", "not a regular")):
+        with pytest.raises(InputError, match=reason):
+            read_image(path)
+
+
+def test_thumbnails_and_deleted_photos_of_a_disk_are_no_photos(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg", "@eaDir/a.jpg/SYNOPHOTO_THUMB_M.jpg", "#recycle/b.jpg")
+    touch(tmp_path, ".thumbnails/c.jpg", "$RECYCLE.BIN/d.jpg", "#summer/e.jpg", "__MACOSX/f.jpg")
+    names = ["#summer/e.jpg", "a.jpg"]
+    assert [path.relative_to(tmp_path).as_posix() for path in find_photos([tmp_path])] == names
+    assert {photo for photo, _ in _pairs(tmp_path)} == {tmp_path / name for name in names}
+
+
+def test_a_raw_file_beside_a_photo_of_its_name_is_that_photo(tmp_path: Path) -> None:
+    touch(tmp_path, "IMG_1.CR3", "IMG_1.JPG", "IMG_1.txt", "2.dng", "2.HEIC", "2.jpg", "2.HEIC.txt")
+    touch(tmp_path, "3.nef", "4.arw", "more/4.jpg")
+    photos = [tmp_path / name for name in ("2.HEIC", "2.jpg", "3.nef", "4.arw", "IMG_1.JPG")]
+    assert list(find_photos([tmp_path])) == [*photos, tmp_path / "more/4.jpg"]
+    texts = {photo.name: text and text.name for photo, text in _pairs(tmp_path)}
+    assert texts == dict.fromkeys(["3.nef", "4.arw", "4.jpg", "2.jpg"]) | {
+        **{"2.HEIC": "2.HEIC.txt", "IMG_1.JPG": "IMG_1.txt"}
+    }
 
 
 def test_a_pattern_stands_for_its_matches_if_it_is_no_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path, PureWindowsPath
 
 from captioning.data.splits import SPLITS, split_in
 from captioning.errors import InputError
-from captioning.files import walk
+from captioning.files import opened, walk
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 
@@ -44,9 +44,9 @@ def json_files(root: Path, *keys: str) -> list[Path]:
 def has_keys(file: Path, *keys: str) -> bool:
     """Whether the file has all of these keys, at any depth; it is searched, not parsed."""
     try:
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            return all(re.search(rb'"%b"\s*:' % key.encode(), m) for key in keys)
-    except (OSError, ValueError):  # such as an empty file; whoever reads it says why
+        with opened(file) as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return all(re.search(rb'"%b"\s*:' % key.encode(), content) for key in keys)
+    except InputError:  # such as of an empty file; whoever reads it says why
         return False
 
 

@@ -1,6 +1,7 @@
 """The interface of readers of data sets, and what they share."""
 
 import hashlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
+from captioning.data.images import HEIF_SUFFIXES, JPEG_SUFFIXES
 from captioning.data.photo_files import photo_hash, photo_size
 from captioning.data.readers import dataset_files as files
 from captioning.data.records import Record
@@ -27,6 +29,9 @@ VAL_FRACTION = 0.2
 
 COPY = re.compile(r"(?i)( ?\(\d+\)|(?<![ _-])[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)?$)")
 """What file managers add to the name of a copy: "01 (1).jpg", "01 - Copy.jpg"."""
+
+CAMERA_SUFFIXES = JPEG_SUFFIXES | HEIF_SUFFIXES
+"""Formats of one exposure."""
 
 MOST_COPIES = 3
 """Photos that are named as copies of one; "download (4).jpg" belongs to a series of others."""
@@ -213,7 +218,10 @@ class Reader:
 
 
 def _originals(photos: dict[str, Path]) -> dict[str, str]:
-    """The id of the photo that each is a copy of, by its bytes or its name, or its own id."""
+    """The id of the photo that each is a copy of, by its bytes or its name, or its own id.
+
+    Files of one exposure, such as IMG_1.HEIC and IMG_1.JPG, are copies.
+    """
     by_name, by_size, by_content = (defaultdict[Any, list[str]](list) for _ in range(3))
     for name, photo in photos.items():
         by_name[COPY.sub("", name)].append(name)
@@ -222,6 +230,12 @@ def _originals(photos: dict[str, Path]) -> dict[str, str]:
     for bare, names in by_name.items():
         if bare in photos and len(names) <= 1 + MOST_COPIES:
             found |= dict.fromkeys(names, bare)
+    exposures = defaultdict(list)
+    for name in photos:
+        stem, suffix = os.path.splitext(name.lower())  # noqa: PTH122 - also of ids that are no paths
+        exposures[stem if suffix in CAMERA_SUFFIXES else name].append(name)
+    twins = {name: min(names) for names in exposures.values() for name in names}
+    found = {name: twins[bare] for name, bare in found.items()}
     by_size.pop(None, None)
     for name in (name for names in by_size.values() if names[1:] for name in names):
         with suppress(InputError):  # whoever reads the photo says why it cannot be read

@@ -2,11 +2,11 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, product
 from pathlib import Path
 
-from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.images import IMAGE_SUFFIXES, raw_twins
 from captioning.data.readers import dataset_files
 from captioning.data.readers.reader import MALFORMED, Problem, Reader, Row, listed
 from captioning.data.readers.rows import has_columns, names_photo, rows_of
@@ -114,7 +114,8 @@ class Sidecar(Reader):
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         folder, rows = self.images or self.root, []
-        for photo, text in _pairs(folder):
+        unreadable: list[OSError] = []
+        for photo, text in _pairs(folder, unreadable.append):
             try:
                 lines = [] if text is None else text_of(text).splitlines()
             except InputError as error:
@@ -123,6 +124,8 @@ class Sidecar(Reader):
             name = photo.relative_to(folder).as_posix()
             captions = [caption for line in lines if (caption := line.strip())]
             rows.append(Row(name, captions, None, name))
+        for error in unreadable:
+            problems.append(Problem(MALFORMED, f"{error.filename}: {error.strerror}"))
         if not any(row.captions for row in rows):
             raise InputError(
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
@@ -138,14 +141,17 @@ def _by_folder(rows: list[Row]) -> list[Row]:
     return [row._replace(split=top) for row, top in zip(rows, tops, strict=True)]
 
 
-def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
+def _pairs(
+    folder: Path, unreadable: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[Path, Path | None]]:
     """Every photo in and below a folder in order, and its text file if there is one."""
-    for parent, _, names in walk(folder):
+    for parent, _, names in walk(folder, unreadable):
         inside = [parent / name for name in names]
         texts = {path.stem: path for path in inside if path.suffix.lower() == ".txt"}
+        twins = raw_twins(names)
         for path in inside:
-            if path.suffix.lower() in IMAGE_SUFFIXES:  # with photo.txt, or photo.jpg.txt
-                yield path, texts.get(path.stem, texts.get(path.name))
+            if path.suffix.lower() in IMAGE_SUFFIXES and path.name not in twins:
+                yield path, texts.get(path.name, texts.get(path.stem))  # photo.jpg.txt, photo.txt
 
 
 def _usual_tables(root: Path) -> list[Path]:
