@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
 from captioning.data.photo_files import PARQUET, TAR, holds_files, opened_photo
 from captioning.errors import InputError, reading
@@ -52,6 +52,9 @@ PACKED = {
 
 STDIN = "-"
 """Stands for standard input, which lists photos."""
+
+# Printers' colour profiles and editors' texts have megabytes; all texts together have this limit.
+PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY
 
 MEGAPIXELS = 100.0  # the default limit; Pillow's own is 178
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)

@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from captioning.data.images import PhotoSizeError, Upload, read_image, read_photo
 from captioning.errors import InputError
@@ -102,6 +103,14 @@ def test_colours_survive_the_reduction_of_every_kind_of_jpeg(tmp_path: Path, kin
     assert (image.mode, image.size) == ("RGB", (80, 40))
     assert near(image.getpixel((2, 8)), RED)
     assert near(image.getpixel((70, 8)), GREEN)
+
+
+def test_megabytes_of_text_or_profile_do_not_hide_a_photo(tmp_path: Path) -> None:
+    photo, texts = half_red_half_green(32), PngInfo()
+    texts.add_text("workflow", "x" * 3_000_000, zip=True)
+    texts.add_itxt("more", "x" * 3_000_000, zip=True)
+    photo.save(tmp_path / "1.png", pnginfo=texts, icc_profile=bytes(3_000_000))
+    assert read_image(tmp_path / "1.png").tobytes() == photo.tobytes()
 
 
 @pytest.mark.parametrize(
