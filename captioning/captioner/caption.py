@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from captioning.data.images import Upload, read_image, upright
-from captioning.data.tokenizers import TokenizerName, joined, pieces
+from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, joined, pieces
 from captioning.errors import InputError
 from captioning.files import written_whole
 
@@ -63,6 +63,7 @@ class Caption:
         confidence: the chance that the caption is good; None if the model is not calibrated for the
             search that found it, or if the caption was cut off at the search's `max_length`.
         tokenizer: of the model's vocabulary; decides where spaces are between words.
+        joints: of the model's vocabulary: what is written between words in place of a space.
         photo: a path, an upright image, or the bytes of a file; None if it was a view.
         others: further captions that the search found, the best first.
     """
@@ -78,6 +79,7 @@ class Caption:
     confidence: float | None = None
     named: tuple[float | None, ...] = ()
     tokenizer: TokenizerName = "ptb"
+    joints: Mapping[str, str] = field(default_factory=lambda: ENGLISH_JOINTS, compare=False)
     photo: str | Path | Upload | Image | None = field(default=None, compare=False)
     others: tuple["Caption", ...] = field(default=(), compare=False)
     _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(default=None, compare=False)
@@ -105,7 +107,7 @@ class Caption:
     @property
     def text(self) -> str:
         """The words as one line."""
-        return joined(self.words, self.tokenizer)
+        return joined(self.words, self.tokenizer, self.joints)
 
     @property
     def sentence(self) -> str:
@@ -170,7 +172,7 @@ class Caption:
             elif suffix == ".gif":
                 from captioning.viewing.overlay import LAST_TIME, WORD_TIME, frames
 
-                spaced = pieces(self.words, self.tokenizer)
+                spaced = pieces(self.words, self.tokenizer, self.joints)
                 first, *others = frames(photo, spaced, self.array(), self.crop, self.offset)
                 times = [*[WORD_TIME] * len(others), LAST_TIME]
                 of_all = {"save_all": True, "append_images": others, "loop": 0}

@@ -25,6 +25,7 @@ from captioning.captioner.description import describe
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, View, is_one_photo
+from captioning.data.tokenizers import ENGLISH_JOINTS
 from captioning.data.vocabulary import BOS, PAD, UNK, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
@@ -116,6 +117,7 @@ class Captioner:
             "repeatable": None if repeatable is None else sorted(repeatable),
             "spellings": spellings or None,
             "ranks": vocabulary.ranks or None,
+            "joints": None if vocabulary.joints == ENGLISH_JOINTS else dict(vocabulary.joints),
             "calibration": self.calibration and asdict(self.calibration),
         }
         return {name: value for name, value in config.items() if value is not None}
@@ -139,6 +141,7 @@ class Captioner:
                     config.get("repeatable"),
                     config.get("spellings") or {},
                     config.get("ranks") or {},
+                    config.get("joints", ENGLISH_JOINTS),
                 ),
                 build(config["preprocessing"], Preprocessing),
                 build(config["search"], Search),  # type: ignore[type-abstract]

@@ -138,6 +138,7 @@ def _caption(
         maps={name: of_words[image, rank, :length].numpy() for name, of_words in maps.items()},
         shown_maps=shown_maps,
         tokenizer=captioner.vocabulary.tokenizer,
+        joints=captioner.vocabulary.joints,
         confidence=confidence,
         runners_up=_runners_up(captioner, chances, image, rank, length),
         photo=None if isinstance(photo_view.photo, View) else photo_view.photo,

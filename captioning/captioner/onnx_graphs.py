@@ -89,6 +89,7 @@ def write_onnx(
         "offset": model.encoder.cell_offset(size),
         "search": search | {"class": bare_name(search["class"])},
         "tokenizer": vocabulary.tokenizer,
+        "joints": vocabulary.joints,
         "words": [*SPECIAL, *(vocabulary.spellings.get(each, each) for each in vocabulary.words)],
         "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},

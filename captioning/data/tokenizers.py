@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from operator import add
 from typing import Literal
 from unicodedata import category, normalize
 
@@ -44,7 +45,9 @@ EAST_ASIAN = (
 )
 UNSPACED = rf"{EAST_ASIAN}\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9fe\uaa60-\uaa7f"
 KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
-ENDING = re.compile("'(?:s|m|d|re|ve|ll)|n't", re.IGNORECASE)  # of the word before: the man's
+
+ENGLISH_JOINTS = dict.fromkeys((" 's", " 'm", " 'd", " 're", " 've", " 'll", " n't"), "")
+"""Joints (see `pieces`) of English: no space before the endings of words, as in the man's."""
 
 
 def characters(caption: str) -> list[str]:
@@ -53,22 +56,36 @@ def characters(caption: str) -> list[str]:
     return found.findall(_plain(caption))
 
 
-def pieces(words: Sequence[str], name: TokenizerName = "ptb") -> list[str]:
-    """The words of a caption, each behind the space that belongs before it.
+def pieces(
+    words: Sequence[str], name: TokenizerName = "ptb", joints: Mapping[str, str] = ENGLISH_JOINTS
+) -> list[str]:
+    """The words of a caption, each behind the space, or what else people write, before it.
 
-    Japanese and Chinese words have none, nor have endings such as 's; Thai ones have one beside
-    numbers and other scripts.
+    Japanese and Chinese words have no space; Thai ones have one beside numbers and other scripts.
+
+    Args:
+        words: of the caption, in any spelling.
+        name: of the tokenizer.
+        joints: what is written in place of a space, for tokenizers that cut at spaces: by two words
+            (``sull erba``), by a word with any before it (`` 's``), or after it (``sull ``).
     """
     if name in SPACED:
-        return [w if ENDING.fullmatch(w) or not n else f" {w}" for n, w in enumerate(words)]
+        lower = [word.lower() for word in words]
+        seams = (
+            joints.get(f"{one} {two}", joints.get(f" {two}", joints.get(f"{one} ", " ")))
+            for one, two in pairwise(lower)
+        )
+        return [*words[:1], *map(add, seams, words[1:])]
     _, needless = _unspaced()
     spaced = (needless.sub("", f"{one} {two}")[len(one) :] for one, two in pairwise(words))
     return [*words[:1], *spaced]
 
 
-def joined(words: Sequence[str], name: TokenizerName = "ptb") -> str:
-    """A caption of these words as one line, with the spaces of `pieces`."""
-    return "".join(pieces(words, name))
+def joined(
+    words: Sequence[str], name: TokenizerName = "ptb", joints: Mapping[str, str] = ENGLISH_JOINTS
+) -> str:
+    """A caption of these words as one line, joined as by `pieces`."""
+    return "".join(pieces(words, name, joints))
 
 
 @cache

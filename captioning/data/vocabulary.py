@@ -1,15 +1,16 @@
 """The vocabulary, which maps words to ids and back."""
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile, zip_longest
+from itertools import pairwise, takewhile, zip_longest
 from typing import get_args
 
-from captioning.data.tokenizers import TokenizerName, joined, tokenizer
-from captioning.data.tokens import BRACKETS, TYPED
+from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, TokenizerName, joined, tokenizer
+from captioning.data.tokens import BRACKETS, TYPED, is_english
 from captioning.errors import InputError, shown
 
 PAD, BOS, EOS, UNK = range(4)
@@ -20,6 +21,9 @@ REPEATED = 0.05
 
 ENDS = frozenset(".!?:\n")
 """Characters between two words of which the second begins a sentence."""
+
+JOINT = re.compile("['\u200c\u200d-]?")
+"""What joins two words of a tokenizer that are one: nothing, an apostrophe or half a space, say."""
 
 
 @dataclass(unsafe_hash=True)
@@ -35,6 +39,7 @@ class Vocabulary:
             ``tv``; other words are written as they are.
         ranks: the place by frequency, from 1, of words that were added behind rarer ones; other
             words stand at theirs.
+        joints: what people write between words in place of a space (`common_joints`); see `pieces`.
     """
 
     words: Sequence[str]
@@ -42,6 +47,7 @@ class Vocabulary:
     repeatable: Collection[str] | None = field(default=None, compare=False)
     spellings: Mapping[str, str] = field(default_factory=dict, compare=False)
     ranks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    joints: Mapping[str, str] = field(default_factory=lambda: ENGLISH_JOINTS, compare=False)
 
     def __post_init__(self) -> None:
         if self.tokenizer not in get_args(TokenizerName):
@@ -53,6 +59,8 @@ class Vocabulary:
         for word, spelling in self.spellings.items():
             if str(spelling).lower() != word:
                 raise InputError(f"{shown(spelling)} is not a spelling of {shown(word)}")
+        if not all(isinstance(text, str) for pair in self.joints.items() for text in pair):
+            raise InputError(f"{shown(self.joints)} are not joints of words")
         self.words = tuple(self.words)
         if self.repeatable is not None:
             self.repeatable = frozenset(self.repeatable)
@@ -86,7 +94,9 @@ class Vocabulary:
         spellings = common_spellings(captions, written, words)
         rising = sorted(counts.values())
         ranks = {w: len(rising) - bisect_left(rising, counts[w]) for w in new if known}
-        return cls(words, name, repeatable, spellings, ranks)
+        is_learnt = name in SPACED and not is_english(word for its in written for word in its)
+        joints = common_joints(captions, written, words) if is_learnt else ENGLISH_JOINTS
+        return cls(words, name, repeatable, spellings, ranks, joints)
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -160,7 +170,7 @@ class Vocabulary:
 
     def text(self, ids: Iterable[int]) -> str:
         """The words of `ids` as one line, as the tokenizer writes them."""
-        return joined(self.decode(ids), self.tokenizer)
+        return joined(self.decode(ids), self.tokenizer, self.joints)
 
 
 def repeatable_words(captions: Sequence[Sequence[str]]) -> frozenset[str]:
@@ -180,16 +190,61 @@ def common_spellings(
 ) -> dict[str, str]:
     """The commonest spelling of each of the words that occurs inside sentences of the captions."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for caption, its in zip(captions, tokens, strict=True):
-        text, end = caption.translate(TYPED), 0
-        lower = text.lower()
-        if len(lower) != len(text):  # by a letter such as the Turkish capital i
-            continue
-        for word in its:
-            if (start := lower.find(word, end)) < 0:  # a bracket, for example
-                continue
-            if end and ENDS.isdisjoint(text[end:start]):
-                counts[word][text[start : start + len(word)]] += 1
-            end = start + len(word)
+    for text, places in _places(captions, tokens):
+        for (_, _, end), (word, start, stop) in pairwise(places):
+            if ENDS.isdisjoint(text[end:start]):
+                counts[word][text[start:stop]] += 1
     # Of equally common spellings the one in lower case, which sorts last.
     return {w: max((n, s) for s, n in counts[w].items())[1] for w in words if w in counts}
+
+
+def common_joints(
+    captions: Sequence[str], tokens: Sequence[Sequence[str]], words: Iterable[str]
+) -> dict[str, str]:
+    """What people write between these words in place of a space, by the keys of `pieces`.
+
+    Two words are joined as in most of the captions. A word that is always joined, by the same
+    characters to two words or more, is joined to others too.
+    """
+    known = frozenset(words)
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for text, places in _places(captions, tokens):
+        for (one, _, end), (two, start, _) in pairwise(places):
+            if one in known and two in known:
+                between = text[end:start]
+                counts[one, two][between if JOINT.fullmatch(between) else " "] += 1
+    seams = {pair: between.most_common(1)[0][0] for pair, between in counts.items()}
+    by_word: defaultdict[str, list[str]] = defaultdict(list)
+    for (one, two), seam in seams.items():
+        by_word[f"{one} "].append(seam)
+        by_word[f" {two}"].append(seam)
+    always = {
+        key: several[0]
+        for key, several in by_word.items()
+        if len(several) > 1 and set(several) == {several[0]} != {" "}
+    }
+    pairs = {
+        f"{one} {two}": seam
+        for (one, two), seam in seams.items()
+        if seam != " " and f"{one} " not in always and f" {two}" not in always
+    }
+    return always | pairs
+
+
+def _places(
+    captions: Sequence[str], tokens: Sequence[Sequence[str]]
+) -> Iterator[tuple[str, list[tuple[str, int, int]]]]:
+    """Each caption with its words, and where each of them begins and ends there.
+
+    A word that is not written so, such as a bracket, is left out, and so are captions whose length
+    depends on case, by a letter such as the Turkish capital i.
+    """
+    for caption, its in zip(captions, tokens, strict=True):
+        text = caption.translate(TYPED)
+        lower = text.lower()
+        places: list[tuple[str, int, int]] = []
+        for word in its if len(lower) == len(text) else ():
+            start = lower.find(word, places[-1][2] if places else 0)
+            if start >= 0:
+                places.append((word, start, start + len(word)))
+        yield text, places

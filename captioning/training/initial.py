@@ -45,7 +45,10 @@ def start_from(model: str, captioner: Captioner) -> None:
     spellings = {**theirs.spellings, **ours.spellings}
     kept = set(ours.words[: len(ours.words) - len(alike)])
     ranks = {**ours.ranks, **{w: rank for w, rank in theirs.ranks.items() if w in kept}}
-    captioner.vocabulary = Vocabulary(ours.words, ours.tokenizer, repeatable, spellings, ranks)
+    joints = {**theirs.joints, **ours.joints} if kept else ours.joints
+    captioner.vocabulary = Vocabulary(
+        ours.words, ours.tokenizer, repeatable, spellings, ranks, joints
+    )
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
     if alike:

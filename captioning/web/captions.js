@@ -15,10 +15,12 @@ const UNSPACED = `${EAST_ASIAN}\\u0e01-\\u0eff\\u1000-\\u109f\\u1780-\\u17ff` +
 const NEEDLESS = new RegExp(`(?<=[${UNSPACED}]\\p{M}?) (?=[${UNSPACED}])|` +
   `(?<=[${EAST_ASIAN}]\\p{M}?) | (?=[${EAST_ASIAN}])`, "gu");
 
-const BEFORE_ENDING = / (?=(?:'(?:s|m|d|re|ve|ll)|n't)(?: |$))/gi; // the man's
-
-export const joined = (words, tokenizer) =>
-  words.join(" ").replace(SPACED.includes(tokenizer) ? BEFORE_ENDING : NEEDLESS, "");
+export const joined = (words, tokenizer, joints) => {
+  if (!SPACED.includes(tokenizer)) return words.join(" ").replace(NEEDLESS, "");
+  const lower = words.map((word) => word.toLowerCase());
+  const seam = ([one, two]) => joints[`${one} ${two}`] ?? joints[` ${two}`] ?? joints[`${one} `];
+  return words.map((word, n) => (n ? seam(lower.slice(n - 1)) ?? " " : "") + word).join("");
+};
 
 /* The indices of the k largest numbers, the largest first. */
 const largest = (numbers, k) => {
@@ -176,7 +178,7 @@ export class Captioner {
 
   /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
   async read({ tokens, logProbs: chosen, score }, memory, start, annotations, isCalibrated) {
-    const { words, tokenizer, calibration, search: { length_penalty: penalty } } = this.about;
+    const { words, tokenizer, joints, calibration, search: { length_penalty: penalty } } = this.about;
     const written = tokens.filter((token) => token !== EOS);
     const steps = [];
     let state = start;
@@ -192,7 +194,7 @@ export class Captioner {
     const entry = (token, probability) =>
       ({ word: token === EOS ? null : words[token], probability });
     return {
-      caption: joined(texts, tokenizer),
+      caption: joined(texts, tokenizer, joints),
       score: score ?? total / tokens.length ** penalty, // of given words
       ...(isCalibrated && tokens.at(-1) === EOS && {
         confidence: this.confidence(chosen, steps, tokens, kind),

@@ -1,7 +1,10 @@
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from captioning.data.tokenizers import TokenizerName, tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
@@ -44,6 +47,38 @@ def test_captions_are_split_and_come_back(line: str) -> None:
     vocabulary = Vocabulary.build([caption], name=name)
     assert tokenizer(name)(caption) == words.split()
     assert vocabulary.text(vocabulary.encode(caption)) == back
+
+
+WORDS = st.lists(
+    st.sampled_from("nell sull erba acqua м яч сім می خواهد o brien".split()),  # noqa: SIM905
+    min_size=1,
+    max_size=8,
+)
+SEAMS = st.dictionaries(st.integers(0, 120), st.sampled_from("'-\u200c"), max_size=40)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=6), SEAMS)
+def test_words_of_any_language_come_back_as_people_join_them(
+    lists: list[list[str]], seams: dict[int, str]
+) -> None:
+    """Each pair of words is always joined by the same characters."""
+    captions = [
+        words[0]
+        + "".join(f"{seams.get(sum(map(ord, a + b)) % 120, ' ')}{b}" for a, b in pairwise(words))
+        for words in lists
+    ]
+    vocabulary = Vocabulary.build(captions, name="wordpunct")
+    assert [vocabulary.text(vocabulary.encode(caption)) for caption in captions] == captions
+
+
+def test_a_word_that_is_always_joined_is_joined_to_new_ones() -> None:
+    captions = ["un cane sull'erba", "sull'acqua un'onda", "un gatto"]
+    vocabulary = Vocabulary.build(captions)
+    assert vocabulary.text(vocabulary.ids("un gatto sull onda".split())) == "un gatto sull'onda"  # noqa: SIM905
+    dutch = Vocabulary.build(["een hond loopt 's avonds", "een kat slaapt 's nachts"])
+    assert dutch.text(dutch.encode("een hond slaapt 's avonds")) == "een hond slaapt 's avonds"
+    english = Vocabulary.build(["a man 's dog is n't up"])  # as in Flickr8k
+    assert english.text(english.encode("the man's dog isn't up")) == "<unk> man's dog isn't up"
 
 
 @pytest.mark.parametrize("name", ["characters", "chinese"])

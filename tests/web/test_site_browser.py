@@ -17,7 +17,7 @@ from PIL import Image
 
 from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.tokenizers import TokenizerName, joined
+from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, joined
 from captioning.data.vocabulary import Vocabulary
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
@@ -227,12 +227,14 @@ def test_captions_have_spaces_where_python_writes_them(page: Any) -> None:
     lists = [[drawn.choice(words) for _ in range(drawn.randint(1, 6))] for _ in range(2000)]
     write = "const { joined } = await import(new URL('captions.js', location))"
     names: list[TokenizerName] = ["characters", "ptb"]
+    joints = {**ENGLISH_JOINTS, "b 3": "'", "3 ": "-", " b": ""}
     for name in names:
         found = page.evaluate(
-            f"async (lists) => {{ {write}; return lists.map((each) => joined(each, '{name}')) }}",
-            lists,
+            f"async ([lists, joints]) => {{ {write}; "
+            f"return lists.map((each) => joined(each, '{name}', joints)) }}",
+            [lists, joints],
         )
-        assert found == [joined(each, name) for each in lists]
+        assert found == [joined(each, name, joints) for each in lists]
         assert len({text.count(" ") for text in found}) > 3
 
 
