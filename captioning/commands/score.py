@@ -142,9 +142,13 @@ def _reports(
         read_results,
         scored_captions,
     )
+    from captioning.data.tokenizers import tokenizer_hint
     from captioning.evaluation.report import Report
 
     found = read_references(references, reading.split)
+    every = [text for texts in found.captions.values() for text in texts]
+    if hint := tokenizer_hint(every, reading.tokenizer):
+        print(f"captioning: {hint}", file=sys.stderr)
     systems = [
         scored_captions(read_results(path, caption_column), found, path, references)
         for path in paths

@@ -88,6 +88,18 @@ def joined(
     return "".join(pieces(words, name, joints))
 
 
+def tokenizer_hint(captions: Sequence[str], name: TokenizerName) -> str | None:
+    """A line that names other tokenizers, if these captions lack the spaces of this one."""
+    text = "".join(captions)
+    unspaced = len(re.findall(f"[{UNSPACED}]", text))
+    if name not in SPACED or 2 * unspaced <= sum(map(str.isalpha, text)):
+        return None
+    return (
+        "captions are in a script without spaces between words, so each is one word; give "
+        "--tokenizer characters, japanese, chinese or thai"
+    )
+
+
 @cache
 def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """What finds the words of `characters`, and the spaces that are not written between them."""

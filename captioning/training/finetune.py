@@ -18,7 +18,7 @@ from captioning.data.folder_check import check
 from captioning.data.photo_files import photo_hash
 from captioning.data.readers import Joined, reader_for
 from captioning.data.records import Record
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizers import TokenizerName, tokenizer_hint
 from captioning.data.tokenizers import tokenizer as split_by
 from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, calibrated, good_captions
@@ -154,7 +154,10 @@ def finetune(
                 f"{source}: {len(train_on)} photos to train on and {len(validate)} to validate; "
                 "give at least 3 photos, 2 of them in train and 1 in val if there are splits"
             )
-    texts = [split(text) for record in (*training, *others) for text in record.captions]
+    training_texts = [text for record in (*training, *others) for text in record.captions]
+    if hint := tokenizer_hint(training_texts, cut):
+        say(hint)
+    texts = list(map(split, training_texts))
     of_own = [word for text in texts[: sum(len(r.captions) for r in training)] for word in text]
     words = set(known.words)
     is_same = cut == known.tokenizer and np.mean([w in words for w in of_own]) >= SAME_WORDS

@@ -203,6 +203,22 @@ def test_a_split_s_references_count_alone(
     assert "Flickr8k.token.txt has no split 'test'" in error
 
 
+@pytest.mark.parametrize(
+    ("caption", "is_told"),
+    [("一只狗在公园里跑", True), ("หมาวิ่ง", True), ("une ville, 東京", False)],
+)
+def test_captions_without_spaces_are_scored_with_a_hint(
+    caption: str, is_told: bool, tmp_path: Path, capsys: Capture
+) -> None:
+    found = written(tmp_path / "found.json", results({0: caption}))
+    references = written(tmp_path / "references.json", coco({"1.jpg": [caption]}))
+    for option in ([], ["--tokenizer", "characters"]):
+        assert main(["score", found, references, *option]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        hints = [line for line in lines if "--tokenizer characters" in line]
+        assert len(hints) == (is_told and not option)
+
+
 @pytest.mark.integration
 def test_help_score_and_compare_need_no_torch(files: list[str]) -> None:
     program = f"""if True:
