@@ -124,8 +124,8 @@ class Sidecar(Reader):
             name = photo.relative_to(folder).as_posix()
             captions = [caption for line in lines if (caption := line.strip())]
             rows.append(Row(name, captions, None, name))
-        for error in unreadable:
-            problems.append(Problem(MALFORMED, f"{error.filename}: {error.strerror}"))
+        for fault in unreadable:
+            problems.append(Problem(MALFORMED, f"{fault.filename}: {fault.strerror}"))
         if not any(row.captions for row in rows):
             raise InputError(
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
