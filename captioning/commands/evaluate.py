@@ -1,8 +1,9 @@
 """`captioning evaluate`, `calibrate` and `ground`: a model against a data set."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -16,6 +17,10 @@ from captioning.commands.options import (
 from captioning.errors import InputError, printable
 from captioning.progress_bar import say
 from captioning.shelf import folder_beside
+
+if TYPE_CHECKING:
+    from captioning.captioner import Captioner
+    from captioning.evaluation.grounding import GroundingReport
 
 Features = Annotated[
     Path | None, Parameter(help="Use the cached annotations of `captioning features` there.")
@@ -36,7 +41,6 @@ def evaluate(
     Args:
         out: The folder of the results; by default beside the model.
     """
-    from captioning.evaluation import grounding
     from captioning.evaluation.assessment import assess
     from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.captions import split_captions, training_captions
@@ -51,24 +55,26 @@ def evaluate(
     photos = {record.image_id: record.image for record in records}
     by_photos = metrics.photo_scorers(photos, data.max_megapixels, using.device)
     captioner = using.load(data.max_megapixels)
-    chosen = search.of(captioner)
-    right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
+    captioning_search = search.of(captioner)
+    is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
     folder = made_folder(out or folder_beside(using.model) / f"evaluation-{data.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
-    is_decided = right is not None or any(len(record.captions) > 1 for record in records)
+    is_decided = is_right is not None or any(len(record.captions) > 1 for record in records)
     calibration = captioner.calibration if is_decided else None
     if calibration is not None:
-        assessed = assess(captioner, records, chosen, right, using.batch_size, features)
+        assessed = assess(
+            captioner, records, captioning_search, is_right, using.batch_size, features
+        )
         captions = assessed.captions
     else:
-        captions = split_captions(captioner, records, chosen, using.batch_size, features)
+        captions = split_captions(captioner, records, captioning_search, using.batch_size, features)
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
         scorers,
         training_captions(reader),
         captioner.vocabulary.words,
-        () if right is None else (Scores.of("right", right(captions).astype(float)),),
+        () if is_right is None else (Scores.of("right", is_right(captions).astype(float)),),
         by_photos,
         captioner.vocabulary.tokenizer,
         captioner.vocabulary.repeatable,
@@ -77,22 +83,38 @@ def evaluate(
     metrics.note_on_cider(len(captions))
     say(*report.table().split("\n"), file=sys.stdout)
     if calibration is not None:
-        found = CalibrationReport.of((assessed, calibration))
-        write_json(folder / "calibration.json", found.as_json())
-        save_calibration(found, folder / "calibration.png")
-        say(found.line(), file=sys.stdout)
+        calibration_report = CalibrationReport.of((assessed, calibration))
+        write_json(folder / "calibration.json", calibration_report.as_json())
+        save_calibration(calibration_report, folder / "calibration.png")
+        say(calibration_report.line(), file=sys.stdout)
     if features is None:  # with them, the photos may be missing
-        objects = data.reader(objects=True).read(data.split)
-        known = grounding.categories(objects)
-        if known and not any(record.phrases for record in objects):  # those are of references
-            lexicon, some = grounding.Lexicon.of(known), objects[: data.limit]
-            [grounded] = grounding.ground(
-                captioner, some, captions, lexicon, using.batch_size, search.seed
-            ).values()
+        grounded = _grounded(captioner, data, captions, using.batch_size, search.seed)
+        if grounded is not None:
             write_json(folder / "grounding.json", grounded.as_json())
             say(grounded.line(), file=sys.stdout)
     print(printable(folder))
     return report.summary
+
+
+def _grounded(
+    captioner: "Captioner",
+    data: DataOptions,
+    captions: Mapping[int | str, str],
+    batch_size: int,
+    seed: int,
+) -> "GroundingReport | None":
+    """Where the model looked for the words of its captions; None if the data set has no boxes."""
+    from captioning.evaluation import grounding
+
+    records = data.reader(objects=True).read(data.split)
+    names = grounding.categories(records)
+    if not names or any(record.phrases for record in records):  # those are of references
+        return None
+    lexicon = grounding.Lexicon.of(names)
+    [report] = grounding.ground(
+        captioner, records[: data.limit], captions, lexicon, batch_size, seed
+    ).values()
+    return report
 
 
 def calibrate(
@@ -120,23 +142,30 @@ def calibrate(
     reader = data.reader()
     records = reader.read(data.split)[: data.limit]
     captioner = using.load(data.max_megapixels)
-    right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    chosen = search.of(captioner)
+    is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
+    captioning_search = search.of(captioner)
     names = [f"{name}/" for name in getattr(reader, "readers", ())]
     sets = [
-        names.index(next(filter(str(each.image_id).startswith, names))) for each in records if names
+        number
+        for record in records
+        for number, name in enumerate(names)
+        if str(record.image_id).startswith(name)
     ]
-    assessed = assess(captioner, records, chosen, right, using.batch_size, features, sets)
+    assessed = assess(
+        captioner, records, captioning_search, is_right, using.batch_size, features, sets
+    )
     patterns = pattern_vectors(captioner)
     calibration = calibrated(assessed, captioner.calibration, patterns)
-    report, *of_sets = CalibrationReport.across_halves(assessed, captioner.calibration, patterns)
+    report, *reports_of_sets = CalibrationReport.across_halves(
+        assessed, captioner.calibration, patterns
+    )
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
-    export(using.path, file, calibration=calibration, search=chosen)
+    export(using.path, file, calibration=calibration, search=captioning_search)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(f"{report.line()}; temperature {calibration.temperature:.4f}")
-    for name, each in zip(names, of_sets, strict=False):
-        print(f"{printable(name)} {each.line()}")
+    for name, report_of_set in zip(names, reports_of_sets, strict=False):
+        print(f"{printable(name)} {report_of_set.line()}")
     print(printable(file))
     print(printable(picture))
     return file
@@ -172,8 +201,8 @@ def ground_model(
     from captioning.maps import available_maps, known_maps
 
     records = data.reader(objects=True).read(data.split)
-    known = grounding.categories(records)
-    if not known:
+    names = grounding.categories(records)
+    if not names:
         raise InputError(
             f"{data.name}: split {data.split!r} has no boxes; "
             "give a data set with instances_*.json in COCO's format"
@@ -183,22 +212,29 @@ def ground_model(
             f"{data.name}: only the words of its references have boxes; give --references"
         )
     # Categories are those of the whole split, so that a limit does not change them.
-    lexicon = grounding.Lexicon.load(words) if words else grounding.Lexicon.of(known)
+    lexicon = grounding.Lexicon.load(words) if words else grounding.Lexicon.of(names)
     records = records[: data.limit]
     captioner = using.load(data.max_megapixels)
-    chosen = available_maps(captioner.model) if "all" in maps else maps
-    tested = known_maps(chosen, captioner.model) or (captioner.default_map,)
+    asked = available_maps(captioner.model) if "all" in maps else maps
+    tested = known_maps(asked, captioner.model) or (captioner.default_map,)
     folder = made_folder(out or folder_beside(using.model) / f"grounding-{data.split}")
     captions = None
     if not references:
         captions = split_captions(captioner, records, search.of(captioner), using.batch_size)
-    several, size = len(tested) > 1, using.batch_size
+    compares = len(tested) > 1
     reports = grounding.ground(
-        captioner, records, captions, lexicon, size, search.seed, tested, curves=several
+        captioner,
+        records,
+        captions,
+        lexicon,
+        using.batch_size,
+        search.seed,
+        tested,
+        curves=compares,
     )
     report = next(iter(reports.values()))
     write_json(folder / "grounding.json", report.as_json())
-    if several:
+    if compares:
         write_json(folder / "maps.json", grounding.maps_json(reports, captioner.default_map))
     pictures = save_grounding(report, folder, int(data.max_megapixels * 1e6))
     if wandb:
