@@ -35,7 +35,7 @@ NOT_CALIBRATED = (
 
 @Parameter(name="*", group="What captions say")
 @dataclass(frozen=True)
-class WishOptions:
+class CaptionOptions:
     """How many captions a photo gets, and words that they must or must not have."""
 
     captions: PositiveInt | None = None
@@ -117,10 +117,10 @@ def caption(
     confidence: bool = False,
     min_confidence: Share = 0.0,
     overwrite: bool = False,
-    using: ModelOptions = ModelOptions(),
+    model_options: ModelOptions = ModelOptions(),
     max_megapixels: MaxMegapixels = 100.0,
     search: SearchOptions = SearchOptions(),
-    wishes: WishOptions = WishOptions(),
+    caption_options: CaptionOptions = CaptionOptions(),
     texts: TextOptions = TextOptions(),
     pictures: PictureOptions = PictureOptions(),
     bulk: BulkOptions = BulkOptions(),
@@ -145,19 +145,29 @@ def caption(
     given = [*photos, *(["-"] if stdin else [])]
     if not given and listed is None:
         raise InputError("no photos; give photos, folders or --list FILE")
-    if text is not None and (wishes != WishOptions() or confidence or min_confidence):
+    if text is not None and (caption_options != CaptionOptions() or confidence or min_confidence):
         raise InputError(
             "--text reads a caption; leave out --confidence, --min-confidence and the options of "
             "what captions say"
         )
     if bulk.out is not None:
-        others = (text, confidence, min_confidence, overwrite, wishes.captions, texts, pictures)
+        others = (
+            text,
+            confidence,
+            min_confidence,
+            overwrite,
+            caption_options.captions,
+            texts,
+            pictures,
+        )
         if others != (None, False, 0.0, False, None, TextOptions(), PictureOptions()):
             raise InputError(
                 "--out adds JSON lines with one caption per photo; leave out --captions, --text, "
                 "--confidence, --overwrite and the options of texts and pictures"
             )
-        return _write_shards(given, listed, using, max_megapixels, search, wishes, bulk)
+        return _write_shards(
+            given, listed, model_options, max_megapixels, search, caption_options, bulk
+        )
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
     if str(texts.csv).startswith("-") and texts.csv != STDOUT:  # an option, not its value
@@ -170,7 +180,7 @@ def caption(
     from captioning.progress_bar import ProgressBar, say
 
     paths, files = _files(list(find_photos(given, listed)), given, texts, pictures, overwrite)
-    captioner = using.load(max_megapixels)
+    captioner = model_options.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
@@ -180,16 +190,18 @@ def caption(
     if text is not None:
         results = _readings(captioner, paths, text, RUNNERS_UP, maps)
     else:
-        changed_search = _search(captioner, search, wishes)
+        changed_search = _search(captioner, search, caption_options)
         if captioner.calibration is not None and not captioner.has_confidence(changed_search):
             line = f"captions have no confidence: {NOT_CALIBRATED}"
             if confidence or min_confidence:
                 raise InputError(line)
             if json or texts.csv or pictures.html:
                 say(f"captioning: {line}")
-        most = None if pictures.html else wishes.captions or 1  # pages show all
+        most = None if pictures.html else caption_options.captions or 1  # pages show all
         runners_up = RUNNERS_UP if pictures.html else 0
-        results = captioner.stream(paths, changed_search, maps, runners_up, most, using.batch_size)
+        results = captioner.stream(
+            paths, changed_search, maps, runners_up, most, model_options.batch_size
+        )
     outputs = [*files, _lines(json, texts, text, confidence, is_alone=not files)]
     done = 0
     with ProgressBar("captioning", "photos", len(paths), shown=len(paths) > 1) as bar:
@@ -198,11 +210,11 @@ def caption(
             if isinstance(caption, PhotoError):
                 say(f"captioning: {caption}")
                 continue
-            captions = [caption, *caption.others][: wishes.captions]
+            captions = [caption, *caption.others][: caption_options.captions]
             captioned = CaptionedPhoto(
                 photo,
                 captions,
-                _texts(captions[: wishes.captions or 1], texts, min_confidence),
+                _texts(captions[: caption_options.captions or 1], texts, min_confidence),
                 int(max_megapixels * 1e6),
             )
             for output in outputs:
@@ -282,26 +294,28 @@ def _texts(
     return texts
 
 
-def _search(captioner: "Captioner", options: SearchOptions, wishes: WishOptions) -> "Search":
+def _search(
+    captioner: "Captioner", options: SearchOptions, caption_options: CaptionOptions
+) -> "Search":
     from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
 
     is_beam = not (options.greedy or options.sample)
-    search, count = options.of(captioner), wishes.captions
-    words = wishes.begin, wishes.avoid, wishes.must_say
+    search, count = options.of(captioner), caption_options.captions
+    words = caption_options.begin, caption_options.avoid, caption_options.must_say
     if any(words):
-        if wishes.diverse or not is_beam:
+        if caption_options.diverse or not is_beam:
             raise InputError(
                 "--begin, --avoid and --must-say are for beam search; leave out --greedy, "
                 "--sample and --diverse"
             )
         search = captioner.constrained(*words, search, width=options.beam)
-    if wishes.diverse and not (count and is_beam):
+    if caption_options.diverse and not (count and is_beam):
         raise InputError("--diverse is for several captions by beam search; give --captions N")
     if not count:
         return search
     if options.greedy:
         raise InputError("--greedy finds one caption; leave out --captions")
-    if wishes.diverse:
+    if caption_options.diverse:
         return search.replace(DiverseBeamSearch, groups=count)
     if isinstance(search, Sampling):
         return search.replace(captions=count)
@@ -324,10 +338,10 @@ def _readings(
 def _write_shards(
     paths: Sequence[str],
     listed: Path | None,
-    using: ModelOptions,
+    model_options: ModelOptions,
     max_megapixels: float,
     search: SearchOptions,
-    wishes: WishOptions,
+    caption_options: CaptionOptions,
     bulk: BulkOptions,
 ) -> int:
     from captioning.data.images import find_photos
@@ -337,15 +351,29 @@ def _write_shards(
     assert bulk.out is not None
     if listed is not None and listed.exists() and not listed.is_file():
         raise InputError(f"{listed}: cannot be read more than once; write the list to a file")
-    here = using if bulk.ray is None else replace(using, device="cpu")
+    here = model_options if bulk.ray is None else replace(model_options, device="cpu")
     captioner = here.load(max_megapixels)
-    chosen = _search(captioner, search, wishes)
-    given = using.path, using.bf16, chosen, search.seed, bulk.shard_size, paths, listed
+    chosen = _search(captioner, search, caption_options)
+    given = (
+        model_options.path,
+        model_options.bf16,
+        chosen,
+        search.seed,
+        bulk.shard_size,
+        paths,
+        listed,
+    )
     shards = Shards(made_folder(bulk.out), bulk.shard_size, settings(*given))
     photos = partial(find_photos, paths, listed)
     try:
         unreadable = caption_into_shards(
-            captioner, chosen, photos, shards, using.batch_size, bulk.ray, using.device
+            captioner,
+            chosen,
+            photos,
+            shards,
+            model_options.batch_size,
+            bulk.ray,
+            model_options.device,
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None

@@ -30,7 +30,7 @@ Features = Annotated[
 def evaluate(
     *,
     data: DataOptions,
-    using: ModelOptions = ModelOptions(),
+    model_options: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),
     metrics: MetricOptions = MetricOptions(),
     out: Path | None = None,
@@ -53,21 +53,23 @@ def evaluate(
     reader = data.reader()
     records = reader.read(data.split)[: data.limit]
     photos = {record.image_id: record.image for record in records}
-    by_photos = metrics.photo_scorers(photos, data.max_megapixels, using.device)
-    captioner = using.load(data.max_megapixels)
+    by_photos = metrics.photo_scorers(photos, data.max_megapixels, model_options.device)
+    captioner = model_options.load(data.max_megapixels)
     captioning_search = search.of(captioner)
     is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    folder = made_folder(out or folder_beside(using.model) / f"evaluation-{data.split}")
+    folder = made_folder(out or folder_beside(model_options.model) / f"evaluation-{data.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = is_right is not None or any(len(record.captions) > 1 for record in records)
     calibration = captioner.calibration if is_decided else None
     if calibration is not None:
         assessed = assess(
-            captioner, records, captioning_search, is_right, using.batch_size, features
+            captioner, records, captioning_search, is_right, model_options.batch_size, features
         )
         captions = assessed.captions
     else:
-        captions = split_captions(captioner, records, captioning_search, using.batch_size, features)
+        captions = split_captions(
+            captioner, records, captioning_search, model_options.batch_size, features
+        )
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
@@ -88,7 +90,7 @@ def evaluate(
         save_calibration(calibration_report, folder / "calibration.png")
         say(calibration_report.line(), file=sys.stdout)
     if features is None:  # with them, the photos may be missing
-        grounded = _grounded(captioner, data, captions, using.batch_size, search.seed)
+        grounded = _grounded(captioner, data, captions, model_options.batch_size, search.seed)
         if grounded is not None:
             write_json(folder / "grounding.json", grounded.as_json())
             say(grounded.line(), file=sys.stdout)
@@ -122,7 +124,7 @@ def calibrate(
     /,
     *,
     data: DataOptions,
-    using: ModelOptions = ModelOptions(),
+    model_options: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),
     features: Features = None,
 ) -> Path:
@@ -141,7 +143,7 @@ def calibrate(
 
     reader = data.reader()
     records = reader.read(data.split)[: data.limit]
-    captioner = using.load(data.max_megapixels)
+    captioner = model_options.load(data.max_megapixels)
     is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
     captioning_search = search.of(captioner)
     names = [f"{name}/" for name in getattr(reader, "readers", ())]
@@ -152,7 +154,7 @@ def calibrate(
         if str(record.image_id).startswith(name)
     ]
     assessed = assess(
-        captioner, records, captioning_search, is_right, using.batch_size, features, sets
+        captioner, records, captioning_search, is_right, model_options.batch_size, features, sets
     )
     patterns = pattern_vectors(captioner)
     calibration = calibrated(assessed, captioner.calibration, patterns)
@@ -160,7 +162,7 @@ def calibrate(
         assessed, captioner.calibration, patterns
     )
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
-    export(using.path, file, calibration=calibration, search=captioning_search)
+    export(model_options.path, file, calibration=calibration, search=captioning_search)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(f"{report.line()}; temperature {calibration.temperature:.4f}")
@@ -174,7 +176,7 @@ def calibrate(
 def ground_model(
     *,
     data: DataOptions,
-    using: ModelOptions = ModelOptions(),
+    model_options: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),
     maps: Maps = (),
     words: Path | None = None,
@@ -214,20 +216,22 @@ def ground_model(
     # Categories are those of the whole split, so that a limit does not change them.
     lexicon = grounding.Lexicon.load(words) if words else grounding.Lexicon.of(names)
     records = records[: data.limit]
-    captioner = using.load(data.max_megapixels)
+    captioner = model_options.load(data.max_megapixels)
     asked = available_maps(captioner.model) if "all" in maps else maps
     tested = known_maps(asked, captioner.model) or (captioner.default_map,)
-    folder = made_folder(out or folder_beside(using.model) / f"grounding-{data.split}")
+    folder = made_folder(out or folder_beside(model_options.model) / f"grounding-{data.split}")
     captions = None
     if not references:
-        captions = split_captions(captioner, records, search.of(captioner), using.batch_size)
+        captions = split_captions(
+            captioner, records, search.of(captioner), model_options.batch_size
+        )
     compares = len(tested) > 1
     reports = grounding.ground(
         captioner,
         records,
         captions,
         lexicon,
-        using.batch_size,
+        model_options.batch_size,
         search.seed,
         tested,
         curves=compares,

@@ -9,7 +9,7 @@ from captioning.commands.options import Maps, ModelOptions, SearchOptions
 
 def serve_captions(
     *,
-    using: ModelOptions = ModelOptions(),
+    model_options: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),
     maps: Maps = (),
     host: str = "127.0.0.1",
@@ -41,7 +41,7 @@ def serve_captions(
 
     address = serving.free_address(host, port)
     hosts = serving.AllowedHosts(address[0], host, tuple(map(str.lower, allow_host)))
-    captioner = using.load()
+    captioner = model_options.load()
     limits = serving.Limits(
         bytes=max_megabytes * 1_000_000,
         pixels=max_megapixels * 1_000_000,
@@ -49,9 +49,9 @@ def serve_captions(
         queue=queue,
         photos=max_photos,
     )
-    name = "/".join(Path(using.model).parts[-2:])  # not the whole path
+    name = "/".join(Path(model_options.model).parts[-2:])  # not the whole path
     captioner.search = search.of(captioner)
-    app = serving.application(captioner, name, using.batch_size, limits, maps)
+    app = serving.application(captioner, name, model_options.batch_size, limits, maps)
     serving.serve(serving.Protection(app, limits, hosts), address, limits)
 
 
