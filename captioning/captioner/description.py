@@ -68,10 +68,10 @@ def describe(
     side = captioner.preprocessing.size
     attention = batch.captions.weights.float()
     computed = {ATTENTION: attention.unflatten(3, captioner.model.encoder.grid(side, side)).cpu()}
-    captioned = batch.captioned(captioner, batch.captions.tokens, attention)
-    for name in maps:
-        if name != ATTENTION:
-            computed[name] = word_maps(name, captioned).float().cpu()
+    others = [name for name in maps if name != ATTENTION]
+    if others:
+        captioned = batch.captioned(captioner, batch.captions.tokens, attention)
+        computed |= {name: word_maps(name, captioned).float().cpu() for name in others}
     scores = batch.captions.scores.cpu()
     shown_maps = tuple(maps) or (captioner.default_map,)
     for image, view in enumerate(views):
