@@ -112,6 +112,7 @@ ENDING = "'(?i:s|m|d|re|ve|ll)"
 END = rf"(?!{LETTER_OR_DIGIT}|[-_]{LETTER_OR_DIGIT})"
 END_OF_BOTH = rf"{END}(?!{ENDING})"  # "cannot's" stays whole
 
+# What may be followed by something that is missing has a greatest length, so that time is linear.
 RULES = rf"""
     # two words written as one: cannot, gonna, 'tis
     (?i:can(?=not{END_OF_BOTH}) | (?:gon|wan)(?=na{END_OF_BOTH}) | got(?=ta{END_OF_BOTH})
@@ -122,7 +123,8 @@ RULES = rf"""
     | {TAG}
     | &(?:amp|lt|gt|quot|apos|nbsp);|&\#{DIGIT}+;
     | (?i:https?)://[^\s"<>|()]+[^\s"<>|.!?(){{}},-]
-    | (?:www\.(?:[^\s"<>|.!?(){{}},]+\.)+[A-Za-z]{{2,4}}|(?:[a-z]+\.)+(?:com|net|org|edu))
+    | (?:www\.(?:[^\s"<>|.!?(){{}},]{{1,63}}\.){{1,9}}[A-Za-z]{{2,4}}
+        | (?:[a-z]{{1,63}}\.){{1,9}}(?:com|net|org|edu))
       (?:/[^\s"<>|()]+[^\s"<>|.!?(){{}},-])?(?!{LETTER_OR_DIGIT})
     | [A-Za-z0-9][^\s"<>|()]{{0,63}}@(?:[^\s"<>|().]+\.)*[^\s"<>|().]+
     | @[A-Za-z_][A-Za-z_0-9]* | \#{START}+ | \#+ | @@+ | <<|>>
@@ -145,7 +147,7 @@ RULES = rf"""
     | (?![A-Za-z]{ENDING}{END})(?:[DdLlJj]'|[Yy]'(?={LETTER}))
 
     # full stops within a word: 3.5-inch, U.S.-based; Mr., No. 5, U.S., J. Smith; runs.The, foo.jpg
-    | [A-Za-z0-9]+[.,][A-Za-z0-9.,]*(?:-[A-Za-z0-9]+)+
+    | [A-Za-z0-9]{{1,63}}[.,][A-Za-z0-9.,]{{0,63}}(?:-[A-Za-z0-9]+)+
     | (?i:(?:{ABBREVIATIONS})\.)(?!{LETTER_OR_DIGIT}) | (?:{NAMES})\.(?!{LETTER_OR_DIGIT})
     | (?i:(?:{NUMBERED})\.)(?=\s*{DIGIT}|[,:;]) | (?i:ph\.d\.)
     | [A-Za-z](?:\.[A-Za-z])+\.(?!{LETTER_OR_DIGIT})
@@ -174,10 +176,10 @@ RULES = rf"""
 # first. Quotes, dashes, ellipses and characters that match no rule are skipped.
 TOKEN = re.compile(
     rf"""
-    \s*(?:\.(?!\S)|(
+    \s*+(?:\.(?!\S)|(
         (?!(?i:cannot|gonna|wanna|gotta|gimme|lemme)\b)[A-Za-z]+(?=,?(?:\s|\Z))
         | {RULES}
-    )|''|``|-{{2,4}}|\.\.\.|\S)
+    )|''|``|-{{2,4}}|\.\.\.|\S|\Z)
     """,
     re.VERBOSE,
 )

@@ -22,6 +22,9 @@ REPEATED = 0.05
 ENDS = frozenset(".!?:\n")
 """Characters between two words of which the second begins a sentence."""
 
+MOST_BETWEEN = 100
+"""The most characters between two words that are looked at, so that time is linear."""
+
 JOINT = re.compile("['\u200c\u200d-]?")
 """What joins two words of a tokenizer that are one: nothing, an apostrophe or half a space, say."""
 
@@ -244,7 +247,8 @@ def _places(
         lower = text.lower()
         places: list[tuple[str, int, int]] = []
         for word in its if len(lower) == len(text) else ():
-            start = lower.find(word, places[-1][2] if places else 0)
+            end = places[-1][2] if places else 0
+            start = lower.find(word, end, end + MOST_BETWEEN + len(word))
             if start >= 0:
                 places.append((word, start, start + len(word)))
         yield text, places

@@ -23,7 +23,7 @@ PARTS = {"train": "train", "val": "dev", "test": "test"}  # of Flickr_8k.devImag
 
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 
-PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\[\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
 
 
 class Flickr8k(Reader):
@@ -118,19 +118,21 @@ def _names(file: Path) -> list[str]:
 
 def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
     """A sentence without its marks, and its phrases."""
-    caption, phrases, end = "", [], 0
+    caption, phrases, end, count = "", [], 0, 0
     for found in PHRASE.finditer(line):
-        caption += line[end : found.start()]
-        start = len(tokenize(caption))
-        caption += found[3]
-        phrases.append(Phrase(found[1], start, len(tokenize(caption))))
+        before = line[end : found.start()]
+        start = count + len(tokenize(before))
+        count = start + len(tokenize(found[3]))
+        phrases.append(Phrase(found[1], start, count))
+        caption += before + found[3]
         end = found.end()
     caption += line[end:]
+    count += len(tokenize(line[end:]))
     if "[/EN#" in caption:
         raise ValueError(f"{shown(line)} is no sentence with phrases such as [/EN#3/people A man]")
-    count = len(tokenize(caption))
     # Numbers of words before and after a phrase are right unless a token goes across its end.
-    return caption.strip(), tuple(each for each in phrases if each.start < each.stop <= count)
+    is_right = count == len(tokenize(caption))
+    return caption.strip(), tuple(p for p in phrases if p.start < p.stop) if is_right else ()
 
 
 def _boxes(file: Path) -> Iterator[ImageObject]:
