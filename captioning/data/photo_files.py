@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from captioning.data.splits import split_in
 from captioning.errors import InputError
-from captioning.files import opened
+from captioning.files import MAX_BYTES, opened
 
 DIGEST = partial(hashlib.blake2b, digest_size=16)
 PARQUET, TAR = ".parquet", ".tar"
@@ -151,6 +151,7 @@ def _rows(table: Any, image: Any) -> Rows:
         kind = feature.get("bytes") if isinstance(feature, dict) else feature
         return isinstance(kind, image) or getattr(kind, "dtype", "").endswith("binary")
 
+    table.data.validate(full=True)  # else offsets of a damaged file end the process
     names = [name for name, feature in table.features.items() if has_photos(feature)]
     if not names:
         raise ValueError(f"no column of photos; its columns are {', '.join(table.column_names)}")
@@ -160,7 +161,10 @@ def _rows(table: Any, image: Any) -> Rows:
     photos = {
         name: table.select_columns([name]).cast_column(name, image(decode=False)) for name in names
     }
-    return Rows(photos, table.select_columns(texts).with_format("arrow"))
+    columns = table.select_columns(texts)
+    if columns.data.nbytes > MAX_BYTES:  # a kilobyte of Parquet can hold gigabytes
+        raise ValueError(f"more than {MAX_BYTES:,} bytes of text")
+    return Rows(photos, columns.with_format("arrow"))
 
 
 def _content(path: str | Path) -> bytes | str | Path | None:

@@ -4,12 +4,15 @@ import io
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
 from PIL import Image
 
+from captioning.data import photo_files
 from captioning.data.folder_check import check
 from captioning.data.images import find_photos, read_image
 from captioning.data.photo_files import opened_photo, photo_hash, photo_size
@@ -275,3 +278,25 @@ def test_rows_of_parquet_are_captioned_in_python(hub_folder: Path) -> None:
         list(find_photos([hub_folder]))
     with pytest.raises(InputError, match=r"parquet: .* captioner\.stream\(rows\)"):
         read_image(file)
+
+
+def test_offsets_beyond_a_damaged_file_do_not_end_the_process(
+    table: Callable[..., Any], tmp_path: Path
+) -> None:
+    table(caption=CAPTIONS).save_to_disk(tmp_path)
+    [file] = tmp_path.glob("*.arrow")
+    ends = [*accumulate(map(len, CAPTIONS), initial=0)]
+    whole, damaged = (pack("<5i", *ends[:2], end, *ends[3:]) for end in (ends[2], 2**30))
+    content = file.read_bytes()
+    assert content.count(whole) == 1
+    file.write_bytes(content.replace(whole, damaged))
+    with pytest.raises(InputError, match=f"{tmp_path}: not read by the library datasets"):
+        reader_for(tmp_path).read("train")
+
+
+def test_rows_of_too_much_text_are_refused_before_they_are_read(
+    hub_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photo_files, "MAX_BYTES", 60)
+    with pytest.raises(InputError, match=f"{hub_folder}: .* more than 60 bytes of text"):
+        reader_for(hub_folder).read("train")
