@@ -59,10 +59,12 @@ class Configurable(ABC):
     Attributes:
         config: the class and the arguments.
         removed: arguments that earlier versions had, each with the value that changes nothing.
+        fixed: what `build` passes for an argument, whatever a config says.
     """
 
     config: dict[str, Any]
     removed: ClassVar[Mapping[str, Any]] = {}
+    fixed: ClassVar[Mapping[str, Any]] = {}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
         """Store the arguments."""
@@ -95,8 +97,8 @@ def bare_name(full: str) -> str:
     return full.rpartition(".")[2]
 
 
-def build(config: Any, expected_class: type[Part], **overrides: Any) -> Part:
-    """The part that `config` describes, with some arguments replaced by `overrides`.
+def build(config: Any, expected_class: type[Part]) -> Part:
+    """The part that `config` describes.
 
     The config may come from a stranger. Only a subclass of `Configurable` and of `expected_class`
     is built, after the names, the plain types and the limits of its arguments have been checked.
@@ -107,7 +109,7 @@ def build(config: Any, expected_class: type[Part], **overrides: Any) -> Part:
     """
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise InputError(f"{shown(config)} does not describe a {expected_class.__name__}")
-    given = config | overrides
+    given = config.copy()
     return _checked(given.pop("class", None), expected_class, given)()
 
 
@@ -139,8 +141,12 @@ def _checked(name: Any, expected_class: type[Part], given: dict[str, Any]) -> pa
         for argument, value in given.items()
         if argument not in kind.removed or value != kind.removed[argument]
     }
+    signature = inspect.signature(kind.__init__)
+    for argument, value in kind.fixed.items():
+        if argument in given or argument in signature.parameters:
+            given[argument] = value
     try:
-        inspect.signature(kind.__init__).bind_partial(None, **given)
+        signature.bind_partial(None, **given)
     except TypeError as error:
         raise InputError(f"{kind.__name__}: {error}") from None
     try:

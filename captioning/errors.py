@@ -109,6 +109,12 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
         raise InputError(f"{path}: {str(error) or type(error).__name__}") from error
 
 
+def is_memory_full(error: BaseException) -> bool:
+    """Whether it is an error of Python, NumPy or PyTorch for lack of memory, or of a GPU's."""
+    is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return is_of_torch or isinstance(error, MemoryError)  # without importing torch
+
+
 def removed(message: object) -> str | None:
     """The line to print instead of a message about a removed name; None if it has no such name."""
     for name, line in REMOVED.items():

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.data.vocabulary import PAD
+from captioning.errors import InputError
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
@@ -54,6 +55,9 @@ class Calibration:
             earlier versions do without; empty if unknown.
         search: the config of the search whose captions it was fitted on; confidences hold for no
             other search.
+
+    Raises:
+        InputError: a value is not a finite number, or has no meaning.
     """
 
     temperature: float
@@ -63,6 +67,13 @@ class Calibration:
     photo: Sequence[float] = ()
     named: Sequence[float] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        by_feature = (*self.means.values(), *self.weights.values())
+        numbers = (self.temperature, self.bias, *by_feature, *self.photo, *self.named)
+        is_finite = all(map(math.isfinite, numbers))
+        if not is_finite or self.temperature <= 0 or len(self.named) not in (0, 2, 3):
+            raise InputError("the calibration has values without meaning; calibrate again")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Calibration":
@@ -103,8 +114,8 @@ class Calibration:
         slope, intercept, *of_kind = self.named
         if of_kind and not math.isnan(kind):
             intercept += of_kind[0] * (kind - self.means["kind of photo"])
-        odds = 1 / min(max(probability, LEAST), 1 - LEAST) - 1
-        return 1 / (1 + odds**slope * math.exp(-intercept))
+        against = math.log(1 / min(max(probability, LEAST), 1 - LEAST) - 1)
+        return (1 - math.tanh((slope * against - intercept) / 2)) / 2  # the sigmoid; no overflow
 
 
 def by_name(values: Mapping[str, float] | Sequence[float]) -> dict[str, float]:

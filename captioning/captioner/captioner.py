@@ -34,6 +34,7 @@ from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import default_map, known_maps
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory
+from captioning.models.model import limited_parameters
 from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
 from captioning.search.search import find_substitutes
 from captioning.threads import LEAST, cut, in_threads, read_ahead, thread_count
@@ -123,18 +124,20 @@ class Captioner:
         return {name: value for name, value in config.items() if value is not None}
 
     @classmethod
-    def from_config(cls, config: Any, kernels: bool | None = None) -> "Captioner":
-        """The captioner that `config` describes, with random parameters.
+    def from_config(
+        cls, config: Any, kernels: bool | None = None, device: str = "cpu"
+    ) -> "Captioner":
+        """The captioner that `config` describes, with random parameters on this device.
 
         Raises:
             InputError: a part is missing, has the wrong type, or does not fit the others.
         """
         try:
             encoder, adapter, decoder = itemgetter("encoder", "adapter", "decoder")(config["model"])
-            if isinstance(encoder, dict) and "weights" in encoder:
-                encoder = encoder | {"weights": None}  # the caller loads the parameters
+            with torch.device(device), limited_parameters():
+                parts = build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)  # type: ignore[type-abstract]
             captioner = cls(
-                Model(build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)),  # type: ignore[type-abstract]
+                Model(*parts),
                 Vocabulary(
                     config["vocabulary"],
                     config.get("tokenizer", "ptb"),

@@ -2,6 +2,9 @@
 
 import json
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,10 @@ from captioning.captioner.calibration import removed_features
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS
-from captioning.errors import InputError, printable, removed, shown
+from captioning.errors import InputError, is_memory_full, printable, removed, shown
 from captioning.files import opened, read_json
 from captioning.progress_bar import say
-from captioning.shelf import DEFAULT, path_of
+from captioning.shelf import DEFAULT, FOLDER, path_of
 
 KEY = "captioner"
 """Where a checkpoint, or the metadata of an exported file, keeps the captioner's config."""
@@ -56,22 +59,38 @@ def load(
     """
     path = path_of(checkpoint)
     config, tensors = read(path)
-    try:
-        captioner = _restored(config, tensors, kernels)
-    except UnknownClassError as error:
-        raise InputError(f"{path}: {error}") from None
-    except Exception as error:  # a class may raise anything, and a user's class does
-        summary = " ".join(str(error).split())[:200]
-        line = removed(error) or f"a damaged or outdated checkpoint ({summary})"
-        raise InputError(f"{path}: {line}") from None
+    size = (path / MODEL if path.is_dir() else path).stat().st_size
+    with _one_line(path):
+        captioner = _restored(config, tensors, size, kernels)
+    captioner.bfloat16 = bfloat16
+    if torch.device(device).type != "cpu":
+        captioner.to(device)
+    if path.parent != FOLDER:  # wrong values are noticed now, not at the first photo
+        side = captioner.preprocessing.size
+        with _one_line(path), torch.random.fork_rng(devices=[]):
+            captioner(torch.zeros(3, side, side, dtype=torch.uint8))
     if captioner.calibration and (features := removed_features(config["calibration"])):
         say(
             f"{printable(path)}: confidences are without {' and '.join(features)}, which this "
             "version does not use; captioning calibrate fits the others"
         )
     captioner.preprocessing.max_pixels = int(max_megapixels * 1e6)
-    captioner.bfloat16 = bfloat16
-    return captioner if torch.device(device).type == "cpu" else captioner.to(device)
+    return captioner
+
+
+@contextmanager
+def _one_line(path: Path) -> Iterator[None]:
+    """Raise what is wrong with a model's file as an InputError that names it."""
+    try:
+        yield
+    except UnknownClassError as error:
+        raise InputError(f"{path}: {error}") from None
+    except Exception as error:  # a class may raise anything, and a user's class does
+        if is_memory_full(error):
+            raise
+        summary = " ".join(str(error).split())[:200]
+        line = removed(error) or f"a damaged or outdated checkpoint ({summary})"
+        raise InputError(f"{path}: {line}") from None
 
 
 class Uninitialised(TorchFunctionMode):
@@ -85,21 +104,22 @@ class Uninitialised(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
-    """The captioner of a config, with these tensors as its parameters.
+def _restored(config: Any, tensors: Any, size: int, kernels: bool | None) -> Captioner:
+    """The captioner of a config, with the tensors of a file of `size` bytes as its parameters.
 
-    Built on the device meta, so that sizes are compared before they take memory; again with values
-    if modules of other packages may read or keep tensors that are not in the state dict.
+    Built on the device meta, so that sizes are compared before they take memory; with values if a
+    module reads them while it is built, or if modules of other packages may read or keep tensors
+    that are not in the state dict.
     """
     with torch.random.fork_rng(devices=[]):
         try:
-            with torch.device("meta"), Uninitialised():
-                captioner = Captioner.from_config(config, kernels)
-        except RuntimeError as error:
-            if "meta" not in str(error):
-                raise
+            with Uninitialised():
+                captioner = Captioner.from_config(config, kernels, "meta")
+        except InputError:
+            raise
+        except Exception:  # also what is wrong with the config, which is raised again
             captioner = Captioner.from_config(config, kernels)
-        state = fitted_tensors(captioner.model.state_dict(keep_vars=True), tensors)
+        state = fitted_tensors(captioner.model.state_dict(keep_vars=True), tensors, size)
         kinds = {type(module).__module__.partition(".")[0] for module in captioner.model.modules()}
         if has_others := not kinds.issubset(BUILT_WITHOUT_VALUES):
             captioner = Captioner.from_config(config, kernels)
@@ -107,13 +127,16 @@ def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
     return captioner.freeze()
 
 
-def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str, Tensor]:
+def fitted_tensors(
+    wanted: dict[str, Tensor], found: dict[str, Any], size: int | float = inf
+) -> dict[str, Tensor]:
     """Tensors from a file in the dtypes and memory formats of those that they replace.
 
     A parameter that has two names remains one.
 
     Raises:
-        InputError: names, shapes or kinds of numbers differ, or numbers are not finite.
+        InputError: names, shapes or kinds of numbers differ, numbers are not finite, or they are
+            more than the file of `size` bytes can hold.
     """
     if differing := wanted.keys() ^ found.keys():
         name = min(differing)
@@ -134,6 +157,9 @@ def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str
                 f"{name} has the shape {list(value.shape)}, not {list(like.shape)}; this file "
                 "belongs to another model"
             )
+        size -= 0 if id(like) in made else value.nbytes
+        if size < 0:
+            raise InputError(f"{name} shares its numbers with another tensor")
         copied = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype).copy_(value)
         # A sum takes a tenth of the time, but may overflow.
         if not (copied.sum().isfinite() or copied.isfinite().all()):
@@ -156,15 +182,18 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path}: no such model; give a file that `captioning train` wrote, or a name that "
             "`captioning models` lists"
         )
+    size = file.stat().st_size
     with opened(file) as content:
         is_archive = zipfile.is_zipfile(content)
     config = None
     try:
         if is_archive:  # of Lightning
             with zipfile.ZipFile(file) as archive:
-                kinds = {entry.compress_type for entry in archive.infolist()}
-                # If compressed, a small file could fill the memory.
-                is_whole = kinds == {zipfile.ZIP_STORED} and archive.testzip() is None
+                entries = archive.infolist()
+                # If compressed or overlapping, a small file could be read as a huge one.
+                is_plain = {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
+                is_plain &= sum(entry.file_size for entry in entries) <= size
+                is_whole = is_plain and archive.testzip() is None
             # Memory-mapped: the optimizer's state, twice as large as the model, is not read.
             saved = torch.load(file, "cpu", weights_only=True, mmap=True) if is_whole else {}
             tensors = {
@@ -173,6 +202,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 if isinstance(name, str) and name.startswith(PREFIX)
             }
             config = saved[KEY]
+            [pickled] = (e.file_size for e in entries if e.filename.endswith("/data.pkl"))
+            check_parts(config, most=pickled)
         else:
             with safe_open(file, framework="pt") as saved:
                 config = json.loads((saved.metadata() or {}).get(KEY, "null"))
@@ -185,3 +216,19 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not isinstance(config, dict):
         raise InputError(f"{path}: damaged, or not a model of captioning")
     return config, tensors
+
+
+def check_parts(value: Any, most: int) -> None:
+    """Raise ValueError if a value has more parts, counted wherever they occur.
+
+    A pickle of 300 bytes may hold a list of lists, each twice in the next, with a billion parts.
+    """
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if (most := most - 1) < 0:
+            raise ValueError("more parts than bytes")
+        if isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list | tuple | set):
+            waiting += part

@@ -60,7 +60,7 @@ class Vocabulary:
         if len(set(self.words)) < len(self.words):
             raise InputError("a word of the vocabulary occurs twice")
         for word, spelling in self.spellings.items():
-            if str(spelling).lower() != word:
+            if not isinstance(spelling, str) or spelling.lower() != word:
                 raise InputError(f"{shown(spelling)} is not a spelling of {shown(word)}")
         if not all(isinstance(text, str) for pair in self.joints.items() for text in pair):
             raise InputError(f"{shown(self.joints)} are not joints of words")
@@ -68,6 +68,8 @@ class Vocabulary:
         if self.repeatable is not None:
             self.repeatable = frozenset(self.repeatable)
         self.ranks = {word: int(rank) for word, rank in self.ranks.items()}
+        if min(self.ranks.values(), default=1) < 1:
+            raise InputError("ranks of words begin with 1")
         self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 

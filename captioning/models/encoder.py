@@ -8,6 +8,7 @@ import math
 from abc import abstractmethod
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, UInt8
@@ -34,6 +35,8 @@ class Encoder(Configurable, nn.Module):
         offsets: the `measured_offset` of its present parameters, by the side of images; read it by
             `offset`, and clear it where parameters change.
     """
+
+    fixed: ClassVar = {"weights": None}  # a file has the parameters
 
     annotation_dim: int
     image_size: int | None = None

@@ -4,15 +4,21 @@ Shapes: B images, N captions per image, H x W pixels, L regions, D annotation wi
 vocabulary.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from captioning.errors import InputError
 from captioning.models.adapter import Adapter
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.encoder import Encoder
+
+MOST_PARAMETERS = 500_000_000
+"""The most parameters of a model: two gigabytes in single precision."""
 
 
 class Model(nn.Module):
@@ -67,3 +73,23 @@ class Model(nn.Module):
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights."""
         return self.decoder.teacher_forcing(self.remember(annotations, mask), tokens)
+
+
+@contextmanager
+def limited_parameters() -> Iterator[None]:
+    """Raise InputError where modules built within the block get more than `MOST_PARAMETERS`."""
+    count = 0
+
+    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal count
+        count += 0 if parameter is None else parameter.numel()
+        if count > MOST_PARAMETERS:
+            raise InputError(
+                f"the model has more than {MOST_PARAMETERS:,} parameters; choose smaller widths"
+            )
+
+    hook = register_module_parameter_registration_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()

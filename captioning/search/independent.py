@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
+from captioning.errors import InputError
 from captioning.models.decoder import Memory, State, Step
 from captioning.search.search import Decoded, Search, generable_log_probs
 
@@ -64,6 +65,9 @@ class Sampling(IndependentSearch):
         top_p: draw from the smallest set of words with this total probability (nucleus sampling,
             Holtzman et al. 2020); 1 for all.
         seed: draw by this number and the image alone; None to draw from torch's generator.
+
+    Raises:
+        InputError: nothing could be drawn.
     """
 
     captions: int = 1
@@ -74,6 +78,8 @@ class Sampling(IndependentSearch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.temperature <= 0 or self.top_p <= 0:
+            raise InputError("temperature and top_p are greater than 0")
         self.draws = self.seed is None
         self._random: Float[Tensor, "B N T"] | None = None  # for every word that may be drawn
 

@@ -22,12 +22,11 @@ from jsonargparse._common import parsing_settings
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
-from torch import nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from captioning.configurable import USER_MODULES
 from captioning.errors import InputError, reading, removed
 from captioning.files import text_of
+from captioning.models.model import limited_parameters
 from captioning.shelf import config_names, config_path_of
 
 LIGHTNING = (
@@ -39,9 +38,6 @@ LIGHTNING = (
     strategies.DDPStrategy,
 )
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
-
-MOST_PARAMETERS = 500_000_000
-"""The most parameters of a model: two gigabytes in single precision."""
 
 IGNORED = (
     # LightningCLI gets its own arguments, without the word train.
@@ -107,25 +103,14 @@ def restrictions() -> Iterator[None]:
         import_path_denylist=["*"],
         import_path_allowlist=sorted(paths),
     )
-    count = 0
-
-    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal count
-        count += 0 if parameter is None else parameter.numel()
-        if count > MOST_PARAMETERS:
-            raise InputError(
-                f"the model has more than {MOST_PARAMETERS:,} parameters; choose smaller widths"
-            )
-
-    hook = register_module_parameter_registration_hook(add)
     try:
-        yield
+        with limited_parameters():
+            yield
     except ArgumentError as error:
         raise InputError(f"{one_line(error)}; see captioning train --help") from None
     except (ImportError, LookupError, TypeError, ValueError) as error:
         raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
     finally:
-        hook.remove()
         parsing_settings.update(before)
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 from safetensors.torch import save
 
 from captioning.captioner import Captioner, load
+from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.data.folder_check import check
 from captioning.data.images import read_image
 from captioning.data.photo_files import rows_by_split
@@ -53,15 +54,20 @@ class Loader(NamedTuple):
 
 @cache
 def captioner() -> Captioner:
-    return tiny_captioner(Vocabulary(["a", "red", "circle", "square"]))
+    words, values = ["a", "red", "circle", "square"], dict.fromkeys(FEATURES, 0.1)
+    captioner = tiny_captioner(Vocabulary(words, spellings={"red": "Red"}, ranks={"square": 9}))
+    photo = [0.1] * (captioner.model.encoder.annotation_dim + 1)
+    search = captioner.search.config
+    captioner.calibration = Calibration(1.1, values, values, 0.1, photo, (1.0, 0.1, 0.1), search)
+    return captioner
 
 
-def checkpoint() -> bytes:
-    """A model as `captioning train` writes it."""
-    state = {f"model.{name}": value for name, value in captioner().model.state_dict().items()}
+def checkpoint(config: Any = None, tensors: Any = None) -> bytes:
+    """A model as `captioning train` writes it, with another config or tensors if given."""
+    state = (tensors or captioner().model.state_dict()).items()
     return saved(
-        {"captioner": captioner().config, "state_dict": state}
-        | {"epoch": 3, "optimizer_states": [torch.ones(1000)]}
+        {"captioner": config or captioner().config, "optimizer_states": [torch.ones(1000)]}
+        | {"epoch": 3, "state_dict": {f"model.{name}": value for name, value in state}}
     )
 
 

@@ -2,9 +2,11 @@
 
 import io
 import json
+import math
 import resource
 import socket
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from captioning.captioner import load
+from captioning.captioner import Captioner, load
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import reader_for
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 from tests.boundary.loaders import LOADERS, captioner, checkpoint, exported, saved
-from tests.conftest import draw_photos
+from tests.conftest import draw_photos, unchecked
 
 SNIPPETS = [b"", b"\0", b"\xff" * 4, b'"', b"null", b"-1", b"1e999", b"[" * 2000, b"\n", b","]
 
@@ -97,7 +99,7 @@ def test_a_damaged_checkpoint_never_captions_otherwise(tmp_path: Path) -> None:
     try_it()
 
 
-VALUES: list[Any] = [None, "os.system", True, -1, 1.5, float("nan"), 10**20, {}]
+VALUES: list[Any] = [None, "os.system", True, 0, -1, 1.5, math.nan, 10**20, {}, {"a": 5}, [1.0]]
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -118,11 +120,74 @@ def changed(place: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", [p for p in places(captioner().config) if p], ids=".".join)
-def test_an_odd_setting_gives_captions_or_one_line(place: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_model_with_an_odd_setting_captions_or_is_refused_when_loaded(
+    place: tuple[str, ...], tmp_path: Path
+) -> None:
     path = tmp_path / "model.safetensors"
     for value in VALUES:
         path.write_bytes(exported(changed(place, value)))
-        result(said, path)
+        with unchecked():
+            captioner: Any = result(load, path)
+            assert captioner is None or isinstance(captioner(PHOTO).text, str)
+
+
+def test_a_spelling_is_text(tmp_path: Path) -> None:
+    path, words = tmp_path / "model.safetensors", ["5", "red", "circle", "square"]
+    odd = {"vocabulary": words, "spellings": {"5": 5}, "ranks": {}}
+    path.write_bytes(exported(captioner().config | odd))
+    with unchecked(), pytest.raises(InputError, match="5 is not a spelling of '5'"):
+        load(path)
+
+
+def nested() -> Any:
+    """A list with a billion parts, whose pickle has some hundred bytes."""
+    value: Any = ["x"]
+    for _ in range(30):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize("place", [("unknown",), ("spellings",), ("search", "width")])
+def test_a_config_that_is_huge_if_written_out_is_refused_soon(
+    place: tuple[str, ...], tmp_path: Path
+) -> None:
+    path, began = tmp_path / "model.ckpt", time.process_time()
+    path.write_bytes(checkpoint(changed(place, {"a": nested()})))
+    with pytest.raises(InputError, match="damaged"):
+        load(path)
+    assert time.process_time() - began < 2
+
+
+def test_archived_files_that_overlap_are_refused_soon(tmp_path: Path) -> None:
+    """A thousand names for one file of 40 MB would take a minute to check."""
+    path = tmp_path / "model.ckpt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/data", bytes(40_000_000))
+        archive.filelist *= 1000
+    began = time.process_time()
+    with pytest.raises(InputError, match="damaged"):
+        load(path)
+    assert time.process_time() - began < 2
+
+
+def test_tensors_share_numbers_only_where_the_model_ties_them(tmp_path: Path) -> None:
+    """A file of 4 MB would else take 700 MB."""
+    config = changed(("model", "adapter", "projection_dim"), 512)
+    config["model"]["adapter"] |= {"region_layers": 60, "region_heads": 8}
+    config["model"]["decoder"]["annotation_dim"] = 512
+    wanted = Captioner.from_config(config, False, "meta").model.state_dict()
+    numbers = torch.zeros(max(value.numel() for value in wanted.values()))
+    shared = {
+        name: numbers[: like.numel()].view(like.shape).to(like.dtype)
+        for name, like in wanted.items()
+    }
+    path = tmp_path / "model.ckpt"
+    path.write_bytes(checkpoint(config, shared))
+    assert path.stat().st_size < 5e6
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="shares its numbers with another tensor"):
+        load(path)
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 1e8
 
 
 @pytest.mark.parametrize(
@@ -194,8 +259,9 @@ def test_the_class_of_a_part_is_checked_before_its_type(
         path.write_bytes(exported(changed(place, encoder)))
         with pytest.raises(InputError, match="CNNEncoder is not a subclass"):
             load(path)
-    for backbone in ("resnet18", "timm/hf-hub:someone/else"):
-        path.write_bytes(exported(changed(("model", "encoder"), encoder | {"backbone": backbone})))
+    without = {name: value for name, value in encoder.items() if name != "weights"}
+    for odd in (encoder, without, encoder | {"backbone": "timm/hf-hub:someone/else"}):
+        path.write_bytes(exported(changed(("model", "encoder"), odd)))
         with pytest.raises(InputError):
             load(path)
     assert not asked

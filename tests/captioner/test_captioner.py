@@ -11,8 +11,9 @@ from PIL import Image
 from captioning.captioner import Caption, Captioner, load
 from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
-from captioning.search import Greedy
-from tests.conftest import checkpoint_of, unchecked
+from captioning.models import Adapter, LSTMDecoder, Model
+from captioning.search import ConstrainedBeamSearch, DiverseBeamSearch, Greedy, Sampling, Search
+from tests.conftest import Patches, checkpoint_of, unchecked
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -125,6 +126,43 @@ def test_the_tokenizer_is_stored_and_writes_captions(captioner: Captioner, tmp_p
     assert loaded.read(PHOTOS[0], caption.text).words == caption.words
     with unchecked(), pytest.raises(InputError, match="unknown tokenizer 'magic'"):
         Captioner.from_config(captioner.config | {"tokenizer": "magic"})
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        Greedy(),
+        Sampling(temperature=0.5),
+        DiverseBeamSearch(),
+        ConstrainedBeamSearch(begin=[4], avoid=[[5, 6]], must_say=[[7]]),
+    ],
+    ids=lambda search: type(search).__name__,
+)
+def test_a_captioner_of_any_search_can_be_loaded(
+    captioner: Captioner, search: Search, tmp_path: Path
+) -> None:
+    captioner.search = search
+    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
+    assert loaded.search.config == search.config
+    assert type(loaded.search) is type(search)
+
+
+class Reading(Patches):
+    """Reads a number while it is built, which the device meta has not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.ones(1).item()
+
+
+def test_an_encoder_that_reads_numbers_as_it_is_built_can_be_loaded(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    encoder = Reading()
+    decoder = LSTMDecoder(encoder.annotation_dim, len(captioner.vocabulary), 4, 4, 4)
+    model = Model(encoder, Adapter(encoder.annotation_dim), decoder)
+    own = Captioner(model, captioner.vocabulary, captioner.preprocessing)
+    assert load(checkpoint_of(own, tmp_path / "best.ckpt")).model.encoder.scale == 1
 
 
 class Table(list[str]):
