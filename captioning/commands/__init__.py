@@ -18,7 +18,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from captioning import __version__
 from captioning.configurable import import_modules
-from captioning.errors import InputError, printable, removed
+from captioning.errors import InputError, is_memory_full, printable, removed
 
 COMMANDS = {
     "demo": "captioning.commands.serve:demo",
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         parts = (error.filename2 or error.filename, error.strerror or error)
         return _failed(": ".join(str(part) for part in parts if part))
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         line = _failure_of_the_system(error)
         if line is None:
             raise
@@ -180,7 +180,7 @@ def _failed(line: str, code: int = 1) -> int:
     return code
 
 
-def _failure_of_the_system(error: RuntimeError) -> str | None:
+def _failure_of_the_system(error: RuntimeError | MemoryError) -> str | None:
     """What to do about full memory, dead processes and a mixed installation; None for others."""
     text = str(error)
     if "operator torchvision::" in text or "PyTorch and torchvision were compiled" in text:
@@ -190,8 +190,9 @@ def _failure_of_the_system(error: RuntimeError) -> str | None:
             f"torch {version('torch')} and torchvision {version('torchvision')} do not belong "
             "together; run pip install --force-reinstall -c constraints.txt torch torchvision"
         )
-    if type(error).__name__ == "OutOfMemoryError":  # torch's, without importing torch
-        return "the GPU's memory is full; give a smaller --batch-size (train: --data.batch_size)"
+    if is_memory_full(error):
+        owner = "the GPU's" if type(error).__name__ == "OutOfMemoryError" else "the"
+        return f"{owner} memory is full; give a smaller --batch-size (train: --data.batch_size)"
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
         return "shared memory (/dev/shm) is full; enlarge it, or give --data.workers 0"
     if "DataLoader worker" in text or "process pool" in text:
