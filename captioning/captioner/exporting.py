@@ -13,7 +13,13 @@ from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.checkpoint import CONFIG, KEY, MODEL, load, read
 from captioning.errors import InputError
-from captioning.files import made_folder, read_json, write_json, written_whole
+from captioning.files import (
+    made_folder,
+    read_json,
+    remove_unfinished,
+    write_json,
+    written_whole,
+)
 from captioning.search import Search
 from captioning.shelf import path_of
 
@@ -85,6 +91,8 @@ def export(
         within = halved if halved.isfinite().all() else each  # the range of half precision
         kept[name] = within.clone(memory_format=torch.contiguous_format)
     metadata = {KEY: json.dumps(config)}
+    for file in (path / MODEL, path / CONFIG, path / CARD) if is_folder else (path,):
+        remove_unfinished(file)
     if is_folder:
         card = model_card(captioner, evaluation, license)
         path, metadata = made_folder(path) / MODEL, {"format": "pt"}

@@ -126,6 +126,9 @@ def feature_cache(
     work: list[Any] = [{}, 0]  # hashes of the photos to encode, and the number of the first file
     is_writer = process == 0 and (not folder.exists() or os.access(folder, os.W_OK))
     with only_writer(folder) if is_writer else nullcontext():
+        if is_writer:
+            for unfinished in folder.glob(".features-*"):  # of a killed process
+                unfinished.unlink()
         if process == 0:
             with stage(f"{name}: comparing {folder} with the photos"):
                 cache = FeatureCache(folder, key)
