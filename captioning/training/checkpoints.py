@@ -19,6 +19,7 @@ from captioning.errors import InputError, shown
 from captioning.files import flat, written_whole
 from captioning.models.encoder import measured_offset
 from captioning.training.callbacks import StopEarly, is_at_zero
+from captioning.training.configuration import check_within
 
 BEST, LAST, CONFIG = "best.ckpt", "last.ckpt", "config.yaml"
 """A run's files."""
@@ -80,7 +81,7 @@ def keep_offset(path: Path) -> None:
     if side not in encoder.offsets:
         content = torch.load(path, map_location="cpu", weights_only=True)
         content[KEY]["offset"] = list(measured_offset(encoder, side))
-        WholeCheckpoints().save_checkpoint(content, path)
+        WholeCheckpoints(path.parent).save_checkpoint(content, path)
 
 
 class LastCheckpoint(Checkpoint):
@@ -110,11 +111,20 @@ class LastCheckpoint(Checkpoint):
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes to a temporary file first: Lightning's writer may leave half a checkpoint."""
+    """Writes to a temporary file first: Lightning's writer may leave half a checkpoint.
+
+    Args:
+        folder: the run's, outside of which nothing is written, however a callback names its files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
+        check_within(self.folder, Path(path))
         content = BytesIO()
         torch.save(checkpoint, content)
         with written_whole(path) as temporary:

@@ -17,14 +17,14 @@ from typing import Any
 
 import wandb
 import yaml
-from jsonargparse import ArgumentError, set_parsing_settings
+from jsonargparse import ArgumentError, get_loader, set_loader, set_parsing_settings
 from jsonargparse._common import parsing_settings
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.configurable import USER_MODULES
-from captioning.errors import InputError, reading, removed
+from captioning.errors import InputError, reading, removed, shown
 from captioning.files import text_of
 from captioning.models.model import limited_parameters
 from captioning.shelf import config_names, config_path_of
@@ -38,6 +38,12 @@ LIGHTNING = (
     strategies.DDPStrategy,
 )
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
+
+TEXTS = ("kernels",)
+"""The keys of a configuration whose values are texts; that of another part would be a path."""
+
+LOAD_YAML = get_loader("yaml")
+"""jsonargparse's own loader of YAML, by which 1e-3 is a number."""
 
 IGNORED = (
     # LightningCLI gets its own arguments, without the word train.
@@ -68,14 +74,28 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
             line = f"{path}: no such file; give one, or one of {names}"
             raise InputError(removed(path) or line)
         with reading(path, yaml.YAMLError):
-            content = yaml.safe_load(text_of(path))
+            content = yaml_value(text_of(path))
         if not isinstance(content, dict) or any(isinstance(p, list) for p in content.values()):
             raise InputError(f"{path}: not a configuration; see captioning train --help")
+        for name, part in content.items():
+            if isinstance(part, str) and name not in TEXTS:
+                raise InputError(f"{path}: {name} cannot be {shown(part)}; write its keys there")
         for key in ("resume", "overwrite"):  # which decide about earlier runs
             if content.get(key):
                 raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
         found.append(f"--config={path}")
     return found
+
+
+def yaml_value(text: str) -> Any:
+    """The value of YAML without aliases, by which a short text would stand for a huge value.
+
+    Raises:
+        YAMLError: it is not YAML, or has an alias.
+    """
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+        raise yaml.YAMLError("aliases such as *name are not allowed; write the value again")
+    return LOAD_YAML(text)
 
 
 @contextmanager
@@ -96,6 +116,7 @@ def restrictions() -> Iterator[None]:
         and not value.__module__.startswith("captioning.kernels.")  # they swap themselves in
     }
     before = copy.copy(parsing_settings)
+    set_loader("yaml", yaml_value, (yaml.YAMLError,))  # also of texts that are values
     set_parsing_settings(
         config_read_mode_fsspec_enabled=False,  # a configuration is a file, never an address
         config_read_mode_urls_enabled=False,
@@ -112,6 +133,7 @@ def restrictions() -> Iterator[None]:
         raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
     finally:
         parsing_settings.update(before)
+        set_loader("yaml", LOAD_YAML, (yaml.YAMLError,))
 
 
 def checked_writers(given: Any, folder: Path) -> list[Any]:
@@ -124,15 +146,24 @@ def checked_writers(given: Any, folder: Path) -> list[Any]:
     writers = list(given) if isinstance(given, list | tuple) else [given] if given else []
     for each in writers:
         place = folder
-        if isinstance(each, loggers.WandbLogger) and each._wandb_init.get("settings"):
-            raise InputError("trainer.logger: W&B's settings come from its environment variables")
-        if isinstance(each, callbacks.ModelCheckpoint):
-            place = Path(each.dirpath or folder, each.filename or "")
+        if isinstance(each, loggers.WandbLogger):
+            if each._wandb_init.get("settings"):
+                raise InputError(
+                    "trainer.logger: W&B's settings come from its environment variables"
+                )
+            place = Path(each._wandb_init["dir"] or folder)
+        elif isinstance(each, callbacks.ModelCheckpoint):
+            place = Path(each.dirpath or folder)  # its names are checked by `WholeCheckpoints`
         elif isinstance(each, loggers.CSVLogger):
             place = Path(each.log_dir)
-        if not place.resolve().is_relative_to(folder.resolve()):
-            raise InputError(f"{place}: outside of the run's folder; name one in {folder}")
+        check_within(folder, place)
     return writers
+
+
+def check_within(folder: Path, place: Path) -> None:
+    """Raise InputError if a place to write to lies outside of the run's folder."""
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{place}: outside of the run's folder; name one in {folder}")
 
 
 def one_line(error: BaseException) -> str:

@@ -155,7 +155,7 @@ class TrainCLI(LightningCLI):
         last = (Checkpoint, WeightAveraging)
         trainer.callbacks.sort(key=lambda each: [isinstance(each, kind) for kind in last])
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # no other was chosen
-            trainer.strategy.checkpoint_io = checkpoints.WholeCheckpoints()
+            trainer.strategy.checkpoint_io = checkpoints.WholeCheckpoints(self.folder)
         self.trainer = trainer
 
     def settings(self) -> dict[str, Any]:

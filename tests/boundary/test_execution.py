@@ -57,6 +57,12 @@ OTHERS: dict[str, str] = {
     "an earlier run to be overwritten": "overwrite: true\n",
     "a further configuration": "config: further.yaml\n",
     "a module to import": "import: hostile\n",
+    **{
+        f"a further file for the key {part}": f"{part}: further.yaml\n"
+        for part in ("trainer", "model", "data", "checkpoints", "early_stopping")
+    },
+    "an alias": "model: {learning_rate: &rate 0.1, encoder_learning_rate: *rate}\n",
+    "an alias in a text": "data: {leave_out: '[&name a, *name]'}\n",
     "a hundred thousand brackets": "trainer: " + "[" * 100_000,
     "no mapping at all": "- 1\n",
 }

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from captioning import shelf
+from captioning.training.configuration import yaml_value
 from captioning.training.train_cli import train
 from tests.conftest import write_flickr8k
 from tests.training.conftest import Patch
@@ -33,6 +34,10 @@ def bases_of(delta: Path) -> list[Path]:
     parts = delta.stem.split("_")
     named = [delta.with_name("_".join(parts[:n]) + ".yaml") for n in range(1, len(parts))]
     return [path for path in named if path in CONFIGS] or [delta.with_name("flickr8k.yaml")]
+
+
+def test_no_configuration_of_ours_has_an_alias() -> None:
+    assert all(yaml_value(config.read_text()) for config in CONFIGS)
 
 
 @pytest.mark.parametrize(

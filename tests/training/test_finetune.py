@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from PIL import Image
 
 from captioning import files
@@ -21,6 +20,7 @@ from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
+from captioning.training.configuration import yaml_value
 from captioning.training.finetune import SHARES, Plan, best_between, finetune
 from captioning.training.initial import between
 from captioning.training.train_cli import initial_words, train
@@ -74,7 +74,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert {"wall", "painted", "wallpaper"} <= set(after)
     assert (out / "validation.html").exists()
     assert main(["caption", str(folder / "0.png"), "--model", model]) == 0
-    config = yaml.safe_load((out / "config.yaml").read_text())
+    config = yaml_value((out / "config.yaml").read_text())
     assert config["model"]["initial"] == "shapes"
     again = ["--config", str(out / "config.yaml"), "--trainer.max_epochs", "1"]
     assert train([*again, "--trainer.default_root_dir", str(tmp_path / "b")]) is not None

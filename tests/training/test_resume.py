@@ -245,7 +245,10 @@ def test_a_resumed_training_reports_changed_settings(train_into: Train, capsys: 
     "part",
     [
         "callbacks: [{class_path: ModelCheckpoint, init_args: {dirpath: OTHER, filename: best}}]",
-        "callbacks: [{class_path: ModelCheckpoint, init_args: {filename: ../../other/best}}]",
+        "callbacks: [{class_path: ModelCheckpoint, init_args: {filename: ../../../other/best}}]",
+        "callbacks: [{class_path: ModelCheckpoint, init_args: {auto_insert_metric_name: false, "
+        "filename: '{epoch:/>2}/..OTHER/best'}}]",  # as a format, an absolute path
+        "logger: {class_path: WandbLogger, init_args: {save_dir: OTHER, offline: true}}",
         "logger: {class_path: CSVLogger, init_args: {save_dir: OTHER, name: '', version: csv}}",
         "logger: {class_path: CSVLogger, init_args: {save_dir: RUN, name: ../other}}",
     ],

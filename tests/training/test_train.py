@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 import wandb
-import yaml
 
 from captioning.captioner import load
 from captioning.errors import InputError
 from captioning.models.encoder import measured_offset
+from captioning.training.configuration import yaml_value
 from captioning.training.train_cli import train
 from tests.training.conftest import QUICK, Capture, Patch, Train, assert_same_training, saved
 
@@ -21,7 +21,7 @@ def test_the_saved_configuration_gives_the_same_run(checkpoint: Path, tmp_path: 
     config = ["--config", str(checkpoint.with_name("config.yaml"))]
     train([*config, "--trainer.default_root_dir", str(tmp_path / "again"), "--overwrite", *QUICK])
     assert_same_training(checkpoint.parent, tmp_path / "again")
-    assert yaml.safe_load((tmp_path / "again/config.yaml").read_text())["overwrite"] is False
+    assert yaml_value((tmp_path / "again/config.yaml").read_text())["overwrite"] is False
 
 
 def test_an_earlier_run_is_not_written_over(
