@@ -231,7 +231,8 @@ class Captions(list[Caption]):
     """Captions of several photos; a notebook shows the first of them beside their photos."""
 
     def _repr_html_(self) -> str:
-        from captioning.viewing.viewer import THUMBNAIL, jpeg
+        from captioning.data.framing import jpeg
+        from captioning.viewing.viewer import THUMBNAIL
 
         page = ""
         for caption in self[:MOST_SHOWN]:

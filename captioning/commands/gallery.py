@@ -8,6 +8,7 @@ from typing import Any
 from PIL.Image import Image
 
 from captioning.captioner import Caption
+from captioning.data.framing import jpeg
 from captioning.viewing import viewer
 from captioning.viewing.html_document import save_html
 
@@ -46,7 +47,7 @@ class Gallery:
         sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
         self._cards[name] = viewer.PhotoCard(
             photo.name,
-            viewer.jpeg(image, viewer.THUMBNAIL),
+            jpeg(image, viewer.THUMBNAIL),
             best.sentence,
             [photo.name + sure],
             best.confidence,

@@ -1,33 +1,22 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
-import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float16, UInt8
-from PIL.Image import Image, Resampling, fromarray, new
+from PIL.Image import Image, fromarray
 from torch import Tensor
 
 from captioning.configurable import Configurable
+from captioning.data.framing import MARGIN, Fit, Place, decoded_side, seen_place, square
 from captioning.data.images import FORMATS, MAX_PIXELS, DecodedPhoto, Upload, read_photo, upright
 from captioning.errors import InputError, reading, shown
-
-MARGIN = 7 / 8
-"""Sides of a random crop as a fraction of those of the part that is otherwise seen."""
-
-GREY = (128, 128, 128)  # of the bars beside a padded photo
-
-Fit = Literal["crop", "pad", "squeeze"]
-"""How a photo becomes a square: its middle alone, with bars beside it, or with another shape."""
-
-Place = tuple[float, float, float, float]
-"""Left, top, width and height of a part of a photo in its pixels; bars lie outside the photo."""
 
 
 class View(NamedTuple):
@@ -36,6 +25,11 @@ class View(NamedTuple):
     pixels: UInt8[Tensor, "3 S S"] | Float16[Tensor, "P C"]  # or cached features
     crop: Place  # the part of the photo, with the bars beside it
     size: tuple[int, int]  # width and height of the photo in pixels
+
+    @classmethod
+    def of(cls, square: UInt8[np.ndarray, "S S 3"], crop: Place, size: tuple[int, int]) -> "View":
+        """The view with the pixels of a square."""
+        return cls(torch.from_numpy(square).permute(2, 0, 1).contiguous(), crop, size)
 
     def mirrored(self) -> "View":
         """With left and right exchanged."""
@@ -94,11 +88,7 @@ class Preprocessing(Configurable):
 
     def place(self, size: tuple[int, int]) -> Place:
         """The part that is seen of a photo of this width and height."""
-        width, height = size
-        if self.fit == "squeeze":
-            return 0.0, 0.0, float(width), float(height)
-        side = float(min(size) if self.fit == "crop" else max(size))
-        return (width - side) / 2, (height - side) / 2, side, side
+        return seen_place(size, self.fit)
 
     def readable(self, photo: Photo, name: str = "photo") -> Readable:
         """The photo as this takes it: an image in RGB, a path, or the bytes of a file with a name.
@@ -174,31 +164,12 @@ class Preprocessing(Configurable):
     def _decoded(self, photo: str | Path | Upload | Image) -> DecodedPhoto:
         if isinstance(photo, Image):
             return DecodedPhoto(photo, photo.size)
-        return read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+        return read_photo(photo, decoded_side(self.size), self.max_pixels)
 
     def _view(self, photo: DecodedPhoto, place: Place) -> View:
         """A part of a photo, with bars where it lies outside."""
-        image, size = photo
-        along = []  # the columns, then the rows
-        for start, extent, length in zip(place[:2], place[2:], size, strict=True):
-            first, last = max(start, 0.0), min(start + extent, float(length))
-            shown, bar, covered = self.size, 0, (start, extent)
-            if (first, last) != (start, start + extent):  # bars take whole pixels
-                shown = max(1, round(self.size * (last - first) / extent))
-                bar = min(round(self.size * (first - start) / extent), self.size - shown)
-                scale = (last - first) / shown
-                covered = first - bar * scale, self.size * scale
-            along.append((first, last, shown, bar, covered))
-        (x0, x1, across, x_bar, (left, width)), (y0, y1, down, y_bar, (top, height)) = along
-        # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
-        r = round(size[0] / image.width)
-        box = x0 / r, y0 / r, x1 / r, y1 / r
-        small = image.resize((across, down), Resampling.BILINEAR, box, reducing_gap=3.0)
-        if (across, down) != (self.size, self.size):
-            seen, small = small, new("RGB", (self.size, self.size), GREY)
-            small.paste(seen, (x_bar, y_bar))
-        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
-        return View(pixels, (left, top, width, height), size)
+        seen, place = square(photo, place, self.size)
+        return View.of(np.array(seen), place, photo.size)
 
 
 class MirroredPreprocessing(Preprocessing):

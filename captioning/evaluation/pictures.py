@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from captioning.data.framing import jpeg
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.records import Record
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
@@ -114,7 +115,7 @@ def save_examples(records: Sequence[Record], before: Report, now: Report, path: 
         notes = [f"before: {earlier}"] * (earlier != caption)
         notes += [f"people: {text}" for text in record.captions]
         notes += [f"{name} · CIDEr {score:.2f} now"]
-        thumbnail = viewer.jpeg(read_image(record.image), viewer.THUMBNAIL)
+        thumbnail = jpeg(read_image(record.image), viewer.THUMBNAIL)
         cards.append(viewer.PhotoCard(name, thumbnail, caption, notes, score))
     orders = {"lowest": "lowest CIDEr first", "highest": "highest CIDEr first"}
     save_html(viewer.index_html(cards, f"{len(records):,} photos", orders), path)

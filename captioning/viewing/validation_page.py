@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from captioning.data.framing import jpeg
 from captioning.viewing import viewer
 from captioning.viewing.html_document import html_document
 from captioning.viewing.overlay import LONG_SIDE
@@ -105,7 +106,7 @@ def validation_html(
         images=[
             (
                 image,
-                viewer.jpeg(image.photo, THUMBNAIL),
+                jpeg(image.photo, THUMBNAIL),
                 viewer.data(image.photo, [image.caption], "", LONG_SIDE),
                 [*dict.fromkeys(name for past in image.history for name in past.scores)],
             )

@@ -5,7 +5,6 @@ Other pages can show the same view: they embed `viewer.css` and `viewer.js`, and
 """
 
 import base64
-import io
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
+from captioning.data.framing import jpeg
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.viewing.html_document import html_document
 
@@ -22,7 +22,6 @@ CaptionView = Mapping[str, Any]
 (words, rows, columns) by name in ``maps``, and the ``crop`` and ``offset`` of their grid."""
 
 LONG_SIDE = 1024  # pixels of the photo in the page
-QUALITY = 85  # of JPEG
 THUMBNAIL = 320  # pixels of the longer side of a photo in the page of links
 ORDERS = {"highest": "surest first", "lowest": "least sure first"}  # of an index
 FRAME_HEIGHT = 660  # pixels; a notebook does not fit a frame to its content
@@ -71,10 +70,17 @@ def data(
         title: a name of the photo.
         long_side: the most pixels of the longer side of the photo in the view.
     """
+    return data_of(jpeg(photo, long_side), photo.size, captions, title)
+
+
+def data_of(
+    address: str, size: tuple[int, int], captions: Sequence[CaptionView], title: str = ""
+) -> dict[str, Any]:
+    """The result of `data` for a photo of this size, shown from this address."""
     return {
         "title": title,
-        "photo": jpeg(photo, long_side),
-        "size": list(photo.size),
+        "photo": address,
+        "size": list(size),
         "crop": list(captions[0]["crop"]),
         "offset": list(captions[0]["offset"]),
         "captions": [
@@ -130,19 +136,6 @@ def index_html(
         orders=orders,
         is_sorted=any(card.value is not None for card in cards),
     )
-
-
-def jpeg(photo: Image.Image, long_side: int) -> str:
-    """The photo as a JPEG data URI without metadata, scaled down to `long_side` pixels."""
-    small = photo if photo.mode == "RGB" else photo.convert("RGB")
-    scale = min(1.0, long_side / max(photo.size))
-    size = (max(1, round(scale * photo.width)), max(1, round(scale * photo.height)))
-    # Not `thumbnail`, which would need a copy of the whole photo.
-    small = small.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-    small.info.clear()  # comments and XMP, such as where it was taken, would be written too
-    content = io.BytesIO()
-    small.save(content, format="JPEG", quality=QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def _map(name: str, weights: Float[np.ndarray, "T rows columns"]) -> dict[str, Any]:

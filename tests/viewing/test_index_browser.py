@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from captioning.data.framing import jpeg
 from captioning.viewing.html_document import save_html
-from captioning.viewing.viewer import PhotoCard, index_html, jpeg
+from captioning.viewing.viewer import PhotoCard, index_html
 from tests.conftest import opened_page
 
 pytestmark = pytest.mark.integration
