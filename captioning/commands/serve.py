@@ -18,6 +18,7 @@ def serve_captions(
     max_megabytes: PositiveInt = 20,
     max_megapixels: PositiveInt = 25,
     max_photos: PositiveInt = 16,
+    decode_timeout: PositiveFloat = 10.0,
     timeout: PositiveFloat = 30.0,
     queue: PositiveInt = 64,
 ) -> None:
@@ -32,8 +33,9 @@ def serve_captions(
             proxy; repeatable. With --host 0.0.0.0 this machine's name and all numeric addresses
             are allowed too.
         max_megabytes: Of a request.
-        max_megapixels: Of a photo; decoding takes some 10 MB for each.
+        max_megapixels: Of a photo; decoding takes up to 25 MB for each.
         max_photos: Of a request.
+        decode_timeout: Seconds that decoding a photo may take.
         timeout: Seconds that a request may take.
         queue: Photos that wait or are captioned at a time.
     """
@@ -45,6 +47,7 @@ def serve_captions(
     limits = serving.Limits(
         bytes=max_megabytes * 1_000_000,
         pixels=max_megapixels * 1_000_000,
+        decoding_seconds=decode_timeout,
         seconds=timeout,
         queue=queue,
         photos=max_photos,

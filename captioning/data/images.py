@@ -32,9 +32,12 @@ IMAGE_SUFFIXES = frozenset(
 ).union(JPEG_SUFFIXES, HEIF_SUFFIXES, RAW_SUFFIXES)
 """The suffixes of photos, also of those that cannot be read and are then reported."""
 
-UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
-FORMATS = (*UPLOAD_FORMATS, "AVIF", "DIB", "JPEG2000")
-"""Read besides HEIF; MPO is read as JPEG. Pillow would run a program on others, such as EPS."""
+UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "AVIF")
+FORMATS = (*UPLOAD_FORMATS, "BMP", "DIB", "JPEG2000", "PPM", "TIFF")
+"""Read besides HEIC; MPO is read as JPEG. Pillow would run a program on others, such as EPS."""
+
+UPLOAD_KINDS = "JPEG, PNG, WebP, GIF, AVIF or HEIC"
+"""What strangers may send, as messages name it."""
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")
 """What the first bytes of a HEIF file may name as its kind."""
@@ -61,7 +64,7 @@ MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
 
 class PhotoSizeError(InputError):
-    """A photo that has too many pixels."""
+    """A photo that has too many pixels, or takes too long to decode."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def read_photo(
         source = opened_photo(path)
     with source as file:
         try:
-            if formats == FORMATS and _is_heif(file):
+            if _is_heif(file):
                 with suppress(ImportError):
                     from pillow_heif import register_heif_opener
 
@@ -147,8 +150,10 @@ def read_photo(
         except UnidentifiedImageError:
             file.seek(0)
             remedy = PACKED.get(Path(str(path)).suffix.lower(), "convert it to JPEG or PNG")
+            if formats == UPLOAD_FORMATS:
+                remedy = f"send {UPLOAD_KINDS}"
             reason = f"not an image that can be read; {remedy}"
-            if formats == FORMATS and _is_heif(file):
+            if _is_heif(file):
                 reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
             elif not file.read(1):
                 reason = "empty file (0 bytes); copy or download the photo again"

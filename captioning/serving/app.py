@@ -7,16 +7,15 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Request, UploadFile
 from fastapi.responses import HTMLResponse, JSONResponse
-from PIL.Image import Image
 from starlette.requests import ClientDisconnect
 
 from captioning.captioner import Caption, Captioner
-from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.errors import InputError, raise_errors
 from captioning.maps import available_maps
 from captioning.serving.answer import EXAMPLES, PARTS, Answer, Answers, Health, Refusal
 from captioning.serving.batching import Batcher
+from captioning.serving.decoding import PROCESSES, Decoders
 from captioning.serving.form import CaptionForm, Settings
 from captioning.serving.protection import ERRORS, MEANINGS, Limits, answer_to_error
 from captioning.threads import thread_count
@@ -27,7 +26,6 @@ from captioning.web.page import STYLES, page
 Result = TypeVar("Result")
 
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
-LONGEST_NAME = 100  # characters of a file's name that an error repeats
 FORM_LIMITS: Any = {"max_fields": 20, "max_part_size": 1024}  # bytes
 
 
@@ -39,6 +37,7 @@ def application(
     maps: Sequence[str] = (),
     buttons: str = "",
     tabs: str = "",
+    decoders: Decoders | None = None,
 ) -> FastAPI:
     """The web page and the JSON API of a model; for strangers, put `Protection` before it.
 
@@ -50,6 +49,7 @@ def application(
         maps: those that requests may choose, the first by default; all of the model if empty.
         buttons: pictures that the page offers, in HTML.
         tabs: links to other pages, in HTML.
+        decoders: of another app, to share; by default its own.
     """
     maps = tuple(dict.fromkeys(maps or (captioner.default_map, *available_maps(captioner.model))))
 
@@ -71,13 +71,15 @@ def application(
         **{code: {"model": Refusal, "description": MEANINGS[code]} for code in MEANINGS},
     }
     at_once = batch_size * thread_count(captioner.device)
-    batcher = Batcher(captioner.preprocessing, caption_batch, at_once, limits.queue)
+    batcher = Batcher(caption_batch, at_once, limits.queue)
+    decoders = decoders or Decoders(limits)
     app = FastAPI(
         title="captioning",
         summary="Says what is in a photo, and shows where it looked for every word.",
         version="1",
         form_limits=FORM_LIMITS | {"max_files": min(limits.photos, limits.queue)},
         exception_handlers=dict.fromkeys(ERRORS, answer_to_error),
+        lifespan=decoders.running,
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
@@ -98,16 +100,17 @@ def application(
         counts = {"photos": batcher.photos, "batches": batcher.batches}
         return {"status": "ok", "model": name, "waiting": batcher.waiting, **counts}
 
-    async def answer_of(upload: UploadFile, settings: Settings) -> dict[str, Any]:
-        file_name = (upload.filename or "photo")[-LONGEST_NAME:]
-        photo: Upload | Image = Upload(file_name, await upload.read(), limits.pixels)
-        if settings.view:  # which shows the photo too, so it is decoded once for both
-            photo = await batcher.in_reader(read_image, photo)
-        captions = await batcher.captions(photo, settings)
+    async def answer_of(
+        upload: UploadFile, settings: Settings, turns: asyncio.Semaphore
+    ) -> dict[str, Any]:
+        async with turns:
+            long_side = viewer.LONG_SIDE if settings.view else 0
+            view, photo = await decoders.seen(upload, captioner.preprocessing, long_side)
+        captions = await batcher.captions(view, settings)
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
         if settings.view:
             views = [caption.view() for caption in captions]
-            answer["view"] = await batcher.in_reader(viewer.data, photo, views)
+            answer["view"] = viewer.data_of(photo, view.size, views)
         return answer
 
     @app.post("/caption", response_model=Answer | Answers, responses=responses)
@@ -116,9 +119,10 @@ def application(
 
         One of several photos that cannot be captioned has an error in its place.
         """
-        settings = await batcher.in_reader(form.settings, captioner, maps)
+        settings = await asyncio.to_thread(form.settings, captioner, maps)
+        turns = asyncio.Semaphore(PROCESSES)  # a request's photos do not go before another's
         with batcher.places(len(form.photo)):
-            answering = _results(answer_of(upload, settings) for upload in form.photo)
+            answering = _results(answer_of(upload, settings, turns) for upload in form.photo)
             answers = await _unless_gone(request, answering)
         is_one, photos = len(answers) == 1, []
         for answer in answers:

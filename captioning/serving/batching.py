@@ -5,19 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from fastapi import HTTPException
-from PIL.Image import Image
 
 from captioning.captioner import Caption
-from captioning.data.images import Upload
 from captioning.data.preprocessing import View
 from captioning.serving.form import Settings
-
-READERS = 2  # threads that decode photos; very large photos are decoded one at a time
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +26,6 @@ class Batcher:
     """Batches the photos that arrive while the model, which runs in one thread, is busy.
 
     Args:
-        see: gives the model's view of a photo; called by several threads.
         caption: captions a batch of views that share the settings' `batch_key`.
         batch_size: the most photos per batch.
         most_waiting: the most photos that may wait or be captioned at a time.
@@ -41,12 +33,10 @@ class Batcher:
 
     def __init__(
         self,
-        see: Callable[[Upload | Image], View],
         caption: Callable[[Sequence[View], Sequence[Settings]], list[list[Caption]]],
         batch_size: int,
         most_waiting: int,
     ) -> None:
-        self._see = see
         self._caption = caption
         self._batch_size = batch_size
         self._most_waiting = most_waiting
@@ -55,7 +45,6 @@ class Batcher:
         self.batches = 0  # of photos that were given to `caption`
         self._queue: list[_Waiting] = []
         self._work: asyncio.Task[None] | None = None
-        self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
 
     @contextmanager
@@ -74,23 +63,14 @@ class Batcher:
         finally:
             self.waiting -= photos
 
-    async def captions(self, photo: Upload | Image, settings: Settings) -> list[Caption]:
-        """The captions of a photo, the best first. If cancelled, the photo leaves the queue.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
-        view = await self.in_reader(self._see, photo)
+    async def captions(self, view: View, settings: Settings) -> list[Caption]:
+        """The captions of a photo, the best first. If cancelled, the photo leaves the queue."""
         found = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(view, settings, found))
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._caption_queue())
         captions: list[Caption] = await found
         return captions[: settings.captions]
-
-    async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Call a function that reads a photo in one of the reader threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
 
     async def _caption_queue(self) -> None:
         """Caption the photo queued first, with others of the same settings, until none waits."""

@@ -12,6 +12,7 @@ from starlette.staticfiles import StaticFiles
 
 from captioning.captioner import load
 from captioning.serving.app import application
+from captioning.serving.decoding import Decoders
 from captioning.serving.protection import Limits
 from captioning.shapes import picture, random_scene
 from captioning.shelf import DEFAULT
@@ -33,8 +34,10 @@ TABS = (
 
 def demo_application(limits: Limits, maps: Sequence[str] = (), model: str = DEFAULT) -> FastAPI:
     """Both pages; `model` captions the photos."""
-    app = application(load(model), model, 16, limits, maps, PHOTO_BUTTONS, TABS[0])
-    drawn = application(load("shapes"), "shapes", 16, limits, maps, SCENE_BUTTON, TABS[1])
+    decoders = Decoders(limits)
+    app = application(load(model), model, 16, limits, maps, PHOTO_BUTTONS, TABS[0], decoders)
+    shapes = load("shapes")
+    drawn = application(shapes, "shapes", 16, limits, maps, SCENE_BUTTON, TABS[1], decoders)
     pictures: dict[int | str, dict[str, Any]] = {
         200: {"content": {"image/png": {}}},
         422: {"description": "no such scene"},

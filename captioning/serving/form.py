@@ -7,6 +7,7 @@ from fastapi import HTTPException, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
 from captioning.captioner import Captioner
+from captioning.data.images import UPLOAD_KINDS
 from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
@@ -45,7 +46,7 @@ class CaptionForm(BaseModel):
 
     photo: list[UploadFile] = Field(
         min_length=1,
-        description="The photo: JPEG, PNG, WebP, GIF, TIFF, BMP or PPM. Repeatable, for several "
+        description=f"The photo: {UPLOAD_KINDS}. Repeatable, for several "
         f"photos with these settings: {MOST_PHOTOS}, unless the server was started otherwise.",
     )
     captions: int = Field(1, ge=1, le=MOST_CAPTIONS, description="How many, the best first.")

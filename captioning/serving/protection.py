@@ -30,7 +30,7 @@ MEANINGS = {
     400: "The form or the request cannot be read.",
     403: "A page of another site sent the request.",
     408: "The photo did not arrive in time.",
-    413: "The photo or the whole request is too large.",
+    413: "The photo or the whole request is too large, or the photo takes too long to decode.",
     415: "The file is not an image that can be read.",
     421: "The Host header is not a name of this server.",
     422: "A setting is missing, unknown or does not fit the others.",
@@ -65,7 +65,8 @@ class Limits:
     """The limits beyond which the server refuses a request."""
 
     bytes: int = 20_000_000  # of a request's body
-    pixels: int = 25_000_000  # of a photo, and of all photos that are decoded at a time
+    pixels: int = 25_000_000  # of a photo
+    decoding_seconds: float = 10.0  # for a photo
     seconds: float = 30.0  # from the end of a request's header to its answer
     queue: int = 64  # photos that wait or are captioned at a time
     photos: int = MOST_PHOTOS  # of a request

@@ -1,0 +1,92 @@
+"""Uploads that cost what they like, and the processes that decode them."""
+
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from PIL import Image
+
+from captioning.data.images import UPLOAD_KINDS
+from tests.serving import costly
+from tests.serving.conftest import Ask, Serve, assert_refused, wait_for, waiting
+
+SIZE = 3_000_000  # bytes
+
+
+def test_a_photo_that_takes_too_long_ends_its_process_only(ask: Ask, photo: bytes) -> None:
+    client = ask(decoding_seconds=0.3)
+    endless = {"photo": ("endless.jpg", costly.progressive_jpeg(20_000))}
+    begun = time.monotonic()
+    for _ in range(2):
+        answer = client.post("/caption", files=endless)
+        assert_refused(answer, 413, "endless.jpg: takes more than 0.3 seconds to decode; send a")
+        assert client.post("/caption", files={"photo": photo}).status_code == 200
+    assert time.monotonic() - begun < 20  # without an end, each takes a minute
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no memory")
+def test_a_photo_that_takes_too_much_memory_is_refused(ask: Ask, photo: bytes) -> None:
+    client = ask(pixels=1_000_000)
+    answer = client.post("/caption", files={"photo": costly.jpeg_comments(4_000_000)})
+    assert_refused(answer, 413, "upload: too many pixels")
+    assert client.post("/caption", files={"photo": photo}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF"])
+def test_formats_of_the_web_and_of_phones_are_taken(ask: Ask, kind: str) -> None:
+    if kind == "HEIF":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    file = io.BytesIO()
+    Image.new("RGB", (64, 48), "red").save(file, kind)
+    assert ask().post("/caption", files={"photo": file.getvalue()}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "BMP", "PPM", "JPEG2000", "ICO"])
+def test_other_formats_are_refused_by_naming_those_taken(ask: Ask, kind: str) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 48), "red").save(file, kind)
+    answer = ask().post("/caption", files={"photo": ("scan", file.getvalue())})
+    assert_refused(answer, 415, f"scan: not an image that can be read; send {UPLOAD_KINDS}")
+
+
+def test_the_process_that_decodes_does_not_import_torch() -> None:
+    code = "import sys, captioning.data.decoder; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("requests", "photos_each"), [(2, 1), (1, 6)])
+@pytest.mark.parametrize(
+    "costly_photo",
+    [
+        costly.progressive_jpeg,
+        partial(costly.fill_bytes, SIZE),
+        partial(costly.jpeg_comments, SIZE),
+        partial(costly.gif_comments, SIZE),
+        partial(costly.plain_ppm, SIZE),
+        costly.tiff_of_one_tile,
+    ],
+    ids=["progressive JPEG", "fill bytes", "JPEG comments", "GIF comments", "PPM", "TIFF"],
+)
+def test_a_photo_is_captioned_while_costly_ones_are_decoded(
+    serve: Serve,
+    photo: bytes,
+    costly_photo: Callable[[], bytes],
+    requests: int,
+    photos_each: int,
+) -> None:
+    client = serve(seconds=8.0, decoding_seconds=3.0)
+    files = [("photo", costly_photo())] * photos_each
+    assert client.post("/caption", files={"photo": photo}).status_code == 200
+    with ThreadPoolExecutor(requests) as strangers:
+        answers = [strangers.submit(client.post, "/caption", files=files) for _ in range(requests)]
+        wait_for(lambda: waiting(client) == requests * photos_each or answers[0].done())
+        begun = time.monotonic()
+        assert client.post("/caption", files={"photo": photo}).status_code == 200
+        assert time.monotonic() - begun < 2
+    assert {answer.result().status_code for answer in answers} <= {200, 413, 415, 504}
