@@ -23,7 +23,9 @@ class _Waiting:
 
 
 class Batcher:
-    """Batches the photos that arrive while the model, which runs in one thread, is busy.
+    """Batches the photos that arrive while the model is busy.
+
+    It runs in one thread, and in another one for slow maps, so that no photo waits for another's.
 
     Args:
         caption: captions a batch of views that share the settings' `batch_key`.
@@ -44,8 +46,8 @@ class Batcher:
         self.photos = 0  # that have been captioned
         self.batches = 0  # of photos that were given to `caption`
         self._queue: list[_Waiting] = []
-        self._work: asyncio.Task[None] | None = None
-        self._model = ThreadPoolExecutor(1, "model")
+        self._work: dict[bool, asyncio.Task[None]] = {}  # of photos with slow maps, and of others
+        self._model = ThreadPoolExecutor(2, "model")
 
     @contextmanager
     def places(self, photos: int) -> Iterator[None]:
@@ -67,18 +69,24 @@ class Batcher:
         """The captions of a photo, the best first. If cancelled, the photo leaves the queue."""
         found = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(view, settings, found))
-        if self._work is None or self._work.done():
-            self._work = asyncio.create_task(self._caption_queue())
+        if settings.is_slow not in self._work or self._work[settings.is_slow].done():
+            self._work[settings.is_slow] = asyncio.create_task(
+                self._caption_queue(settings.is_slow)
+            )
         captions: list[Caption] = await found
         return captions[: settings.captions]
 
-    async def _caption_queue(self) -> None:
+    async def _caption_queue(self, are_slow: bool) -> None:
         """Caption the photo queued first, with others of the same settings, until none waits."""
-        while queue := [photo for photo in self._queue if not photo.captions.done()]:
+        size = 1 if are_slow else self._batch_size
+        while True:
+            self._queue = [photo for photo in self._queue if not photo.captions.done()]
+            queue = [photo for photo in self._queue if photo.settings.is_slow is are_slow]
+            if not queue:
+                return
             first = queue[0].settings
-            size = 1 if first.is_slow else self._batch_size
             batch = [one for one in queue if one.settings.batch_key == first.batch_key][:size]
-            self._queue = [photo for photo in queue if photo not in batch]
+            self._queue = [photo for photo in self._queue if photo not in batch]
             await self._answer(batch)
 
     async def _answer(self, batch: Sequence[_Waiting]) -> None:

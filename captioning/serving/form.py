@@ -15,7 +15,7 @@ from captioning.serving.protection import MOST_PHOTOS
 from captioning.web.page import MOST_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
-MOST_MAPPED = 3  # captions with maps that take several passes, except the server's own map
+MOST_MAPPED = 60  # words of all captions, for all maps that take several passes
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Settings:
     @property
     def is_slow(self) -> bool:
         """Whether a map takes so long that no photo should wait for another's."""
-        return not all(name in ONE_PASS for name in self.maps)
+        return bool(_slow(self.maps))
 
 
 class CaptionForm(BaseModel):
@@ -71,8 +71,8 @@ class CaptionForm(BaseModel):
     map: str | None = Field(
         None,
         description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server may "
-        "offer fewer. A map that takes several passes is computed for at most "
-        f"{MOST_MAPPED} captions, unless the server shows it first.",
+        "offer fewer. Maps that take several passes are computed for at most "
+        f"{MOST_MAPPED} words of all captions: two such maps for half as many.",
     )
     compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
@@ -91,6 +91,15 @@ class CaptionForm(BaseModel):
                 search = captioner.constrained(self.begin, search=search)
         except InputError as error:
             raise HTTPException(422, str(error)) from None
+        words = self.captions * search.max_length
+        if self.text is not None:
+            words = len(captioner.vocabulary.encode(self.text)) - 2  # begin and end
+        if (slow := _slow(maps)) and words * len(slow) > MOST_MAPPED:
+            raise HTTPException(
+                422,
+                f"maps by {' and '.join(slow)} take long, so at most {MOST_MAPPED // len(slow)} "
+                f"words may have them, not {words}; ask for fewer or shorter captions",
+            )
         return Settings(search, self.captions, self.view, maps, self.text)
 
     def _search(self, default: Search) -> Search:
@@ -127,10 +136,9 @@ class CaptionForm(BaseModel):
                 raise HTTPException(
                     422, f"map {shown(name)} is not offered here; choose from {names}"
                 )
-        chosen = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
-        for name in chosen:  # the server's own map may take long
-            is_slow = name != offered[0] and name not in ONE_PASS
-            if is_slow and self.captions > MOST_MAPPED:
-                sentence = f"{name} takes long, so at most {MOST_MAPPED} captions have it"
-                raise HTTPException(422, f"{sentence}; ask for fewer")
-        return chosen
+        return tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
+
+
+def _slow(maps: Sequence[str]) -> list[str]:
+    """The maps that take several passes."""
+    return [name for name in maps if name not in ONE_PASS]

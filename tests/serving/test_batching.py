@@ -62,6 +62,26 @@ def test_photos_with_slow_maps_are_batches_alone(
     assert (health["photos"], health["batches"]) == (4, 4)
 
 
+def test_a_photo_does_not_wait_for_the_slow_maps_of_another(
+    ask: Ask, captioner: Captioner, photo: bytes
+) -> None:
+    has_begun, may_end = Event(), Event()
+
+    def hold_the_first(*_: object) -> None:
+        if not has_begun.is_set():
+            has_begun.set()
+            may_end.wait(20)
+
+    captioner.fast.encoder.register_forward_pre_hook(hold_the_first)
+    client, chosen = ask(seconds=10.0), {"view": "true", "map": "occlusion"}
+    with ThreadPoolExecutor(1) as clients:
+        slow = clients.submit(client.post, "/caption", files={"photo": photo}, data=chosen)
+        assert has_begun.wait(20)
+        assert client.post("/caption", files={"photo": photo}).status_code == 200
+        may_end.set()
+        assert slow.result().status_code == 200
+
+
 def test_requests_beyond_the_queue_are_refused(ask: Ask, held: Event, photo: bytes) -> None:
     client = ask(queue=1)
     with ThreadPoolExecutor(1) as clients:

@@ -72,7 +72,7 @@ def test_the_view_has_the_chosen_map_and_the_one_beside_it(
     assert view == viewer.data(read(photo), captions)
 
 
-def test_the_default_map_may_take_long_for_many_captions(
+def test_maps_that_take_long_are_for_few_words(
     ask: Ask, captioner: Captioner, photo: bytes
 ) -> None:
     captioner.default_map = "occlusion"
@@ -82,8 +82,15 @@ def test_the_default_map_may_take_long_for_many_captions(
     many = {"view": "true", "captions": "4", "beam": "4"}
     view = asked(client, photo, **many).json()["view"]
     assert [named(each) for each in view["captions"]] == [["occlusion"]] * 4
-    refused = asked(client, photo, **many, compare="gradient")
-    assert refused.json()["error"].startswith("gradient takes long, so at most 3 captions have it")
+    many |= {"captions": "7", "beam": "7", "compare": "gradient"}
+    sentence = (
+        "maps by occlusion and gradient take long, so at most 30 words may have them, not 35; ask"
+    )
+    assert_refused(asked(client, photo, **many), 422, sentence)
+    long = {"view": "true", "text": "a " * 100}
+    sentence = "maps by occlusion take long, so at most 60 words may have them, not 100; ask"
+    assert_refused(asked(client, photo, **long), 422, sentence)
+    assert asked(client, photo, **long, map="attention").status_code == 200
 
 
 def test_a_server_offers_the_maps_that_it_was_started_with(ask: Ask, photo: bytes) -> None:
