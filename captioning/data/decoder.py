@@ -68,16 +68,14 @@ def main() -> None:
 
         pillow_heif.options.DECODE_THREADS = 1
     answer = b""
-    while True:
-        answers.write(len(answer).to_bytes(LENGTH) + answer)
-        answers.flush()
-        try:
+    with suppress(EOFError, BrokenPipeError):  # the server has ended
+        while True:
+            answers.write(len(answer).to_bytes(LENGTH) + answer)
+            answers.flush()
             job = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        limit_memory(job.memory)
-        try:
-            answer = pickle.dumps(seen_upload(job))
-        except InputError as error:
-            answer = pickle.dumps(error)
-        del job
+            limit_memory(job.memory)
+            try:
+                answer = pickle.dumps(seen_upload(job))
+            except InputError as error:
+                answer = pickle.dumps(error)
+            del job

@@ -16,7 +16,7 @@ from captioning.models import Model
 from captioning.search.search import generable_log_probs
 
 AT_A_TIME = 16
-"""Captions whose graphs are in memory at a time."""
+"""Captions that are read at a time, if they keep graphs or each stands for a hidden region."""
 
 
 def gradient_map(captioned: Captioned) -> Maps:
@@ -82,11 +82,14 @@ def occlusion_map(captioned: Captioned) -> Maps:
     """
     model, annotations, tokens = captioned.model, captioned.annotations, captioned.tokens
     whole = word_log_probs(model, annotations, tokens)
-    hidden = [
-        word_log_probs(model, annotations, tokens, (~window).expand(len(annotations), -1))
-        for window in windows(captioned.grid).to(annotations.device)
-    ]
-    return shares(whole[..., None] - torch.stack(hidden, dim=-1), captioned.grid)
+    at_a_time = max(1, AT_A_TIME // tokens[..., 0].numel())
+    hidden = []
+    for part in windows(captioned.grid).to(annotations.device).split(at_a_time):
+        count = len(part)  # each window hides regions of a copy of the images
+        copies, mask = annotations.repeat(count, 1, 1), (~part).repeat_interleave(len(tokens), 0)
+        log_probs = word_log_probs(model, copies, tokens.repeat(count, 1, 1), mask)
+        hidden.append(log_probs.unflatten(0, (count, len(tokens))))
+    return shares(whole[..., None] - torch.cat(hidden).movedim(0, -1), captioned.grid)
 
 
 def windows(grid: tuple[int, int]) -> Bool[Tensor, "W L"]:
