@@ -128,14 +128,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         discard_output()
         return 1
-    except OSError as error:
-        parts = (error.filename2 or error.filename, error.strerror or error)
-        return _failed(": ".join(str(part) for part in parts if part))
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, MemoryError, ConnectionResetError) as error:
         line = _failure_of_the_system(error)
         if line is None:
             raise
         return _failed(line)
+    except OSError as error:
+        parts = (error.filename2 or error.filename, error.strerror or error)
+        return _failed(": ".join(str(part) for part in parts if part))
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -180,7 +180,7 @@ def _failed(line: str, code: int = 1) -> int:
     return code
 
 
-def _failure_of_the_system(error: RuntimeError | MemoryError) -> str | None:
+def _failure_of_the_system(error: Exception) -> str | None:
     """What to do about full memory, dead processes and a mixed installation; None for others."""
     text = str(error)
     if "operator torchvision::" in text or "PyTorch and torchvision were compiled" in text:
@@ -195,7 +195,8 @@ def _failure_of_the_system(error: RuntimeError | MemoryError) -> str | None:
         return f"{owner} memory is full; give a smaller --batch-size (train: --data.batch_size)"
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
         return "shared memory (/dev/shm) is full; enlarge it, or give --data.workers 0"
-    if "DataLoader worker" in text or "process pool" in text:
+    is_reset = isinstance(error, ConnectionResetError)  # by a worker that sent a batch
+    if "DataLoader worker" in text or "process pool" in text or is_reset:
         return "a worker process was killed; give more memory, or fewer workers or processes"
     if "by peer" in text:  # torch.distributed: connection closed, connection reset
         return "another process of this training has died; see what it printed"

@@ -1,6 +1,7 @@
 """What happens to everybody: kills, full disks and memories, a folder used twice, a bad upload."""
 
 import csv
+import errno
 import io
 import itertools
 import multiprocessing
@@ -192,6 +193,18 @@ def test_a_killed_worker_of_a_training_is_one_line(command: Command, tmp_path: P
     assert os.waitstatus_to_exitcode(status) == 1
     last = errors.read_text().splitlines()[-1]
     assert last.startswith("captioning: a worker process was killed; give more memory")
+
+
+def test_a_worker_killed_while_it_sends_a_batch_is_the_same_line(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def reset(*given: object) -> None:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+
+    arguments = command("train", tmp_path / "out")
+    monkeypatch.setattr("torch.utils.data.dataloader._BaseDataLoaderIter.__next__", reset)
+    assert main(arguments) == 1
+    assert "a worker process was killed; give more memory" in last_line(capsys)
 
 
 @pytest.mark.integration
