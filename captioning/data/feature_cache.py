@@ -62,12 +62,16 @@ class FeatureCache:
         root = _absolute(self.folder)
         for path in files:
             damaged = f"{path}: damaged; remove it, and `captioning features` writes it"
-            with reading(damaged, SafetensorError), safe_open(path, "pt") as file:
+            lacking = (AttributeError, LookupError, TypeError)
+            with reading(damaged, SafetensorError, *lacking), safe_open(path, "pt") as file:
                 index = json.loads(file.metadata()["index"])
                 features = file.get_tensor("features")
-            if index["fingerprint"] != key:
+                made_by, images = index["fingerprint"], index["images"].items()
+                if features.ndim != 3 or len(features) != len(images):
+                    raise ValueError("photos and features differ in number")
+            if made_by != key:
                 self._refuse("made by another encoder, other weights or another image size")
-            for row, (name, digest) in enumerate(index["images"].items()):
+            for row, (name, digest) in enumerate(images):
                 image = os.path.normpath(f"{root}/{name}")
                 self._hashes[image], self._rows[image] = digest, (features, row)
 

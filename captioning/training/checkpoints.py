@@ -24,6 +24,12 @@ from captioning.training.configuration import check_within
 BEST, LAST, CONFIG = "best.ckpt", "last.ckpt", "config.yaml"
 """A run's files."""
 
+PARTS = (
+    *("epoch", "global_step", "pytorch-lightning_version", "state_dict", "loops", "callbacks"),
+    *("optimizer_states", "lr_schedulers"),
+)
+"""What a checkpoint needs so that a training can resume from it."""
+
 IN_CHECKPOINT = ("model.learning_rate", "model.encoder_learning_rate", "model.weight_decay")
 """Settings that a resumed training takes from its checkpoint, with the optimizer's state."""
 
@@ -150,6 +156,9 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
     """The content of a checkpoint; InputError if it is damaged, or of another model."""
     try:
         saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        for part in PARTS:
+            saved[part]
+        saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
         fitted_tensors(module.state_dict(), saved["state_dict"])
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
@@ -157,9 +166,11 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
             raise InputError("other parts of the model were trained")
     except InputError as error:
         raise InputError(f"{path}: {error}; give the configuration of that training") from None
-    except Exception:  # of a dozen kinds: the file may hold anything
+    except Exception as error:  # of a dozen kinds: the file may hold anything
+        lacks = f" (it lacks {error})" if isinstance(error, KeyError) else ""
         raise InputError(
-            f"{path}: damaged, or of no training; restore it, or start again with --overwrite"
+            f"{path}: damaged, or of no training{lacks}; restore it, or start again with "
+            "--overwrite"
         ) from None
     return saved
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL.Image import Transpose
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from captioning.commands import main
 from captioning.data.data_module import CaptionData
@@ -41,6 +42,23 @@ def test_features_are_the_encoders_vectors_up_to_half_precision(
     for photo in photos:
         vectors = model(Preprocessing(32)(read_image(photo)).pixels[None])[0]
         torch.testing.assert_close(cache[photo].float(), vectors, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("part", ["metadata", "fingerprint", "images", "a row", "features"])
+def test_a_file_of_features_that_lacks_a_part_is_named(
+    part: str, photos: list[Path], folder: Path
+) -> None:
+    cached(folder, photos)
+    path = next(folder.glob("*.safetensors"))
+    with safe_open(path, "pt") as file:
+        index, features = json.loads(file.metadata()["index"]), file.get_tensor("features")
+    index.pop(part, None)
+    rows = features[1:] if part == "a row" else features
+    name = "others" if part == "features" else "features"
+    metadata = None if part == "metadata" else {"index": json.dumps(index)}
+    save_file({name: rows.contiguous()}, path, metadata)
+    with pytest.raises(InputError, match=rf"{path.name}: damaged; remove it"):
+        cached(folder, photos)
 
 
 def test_an_error_loses_no_finished_batch(

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning import LightningModule
 
 from captioning.errors import InputError
 from captioning.kernels import plain_losses
 from captioning.kernels.compiled import Compiled
-from captioning.training.checkpoints import resumable
+from captioning.training.checkpoints import PARTS, resumable
 from captioning.training.loggers import keep_steps
 from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.training.conftest import (
@@ -261,3 +262,13 @@ def test_a_configuration_writes_into_no_other_run(
     with pytest.raises(InputError, match=r"outside of the run's folder"):
         train_into("run", "--config", str(tmp_path / "delta.yaml"))
     assert not (tmp_path / "other").exists()
+
+
+def test_a_checkpoint_to_resume_from_names_the_part_that_it_lacks(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    content, path = saved(checkpoint.parent), tmp_path / "last.ckpt"
+    for part in PARTS:
+        torch.save({name: value for name, value in content.items() if name != part}, path)
+        with pytest.raises(InputError, match=rf"last\.ckpt: damaged.* lacks '{part}'"):
+            resumable(path, LightningModule())
