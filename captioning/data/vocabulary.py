@@ -219,10 +219,12 @@ def common_joints(
                 between = text[end:start]
                 counts[one, two][between if JOINT.fullmatch(between) else " "] += 1
     seams = {pair: between.most_common(1)[0][0] for pair, between in counts.items()}
+    before_space = {one for (one, _), seam in seams.items() if seam == " "}
     by_word: defaultdict[str, list[str]] = defaultdict(list)
     for (one, two), seam in seams.items():
         by_word[f"{one} "].append(seam)
-        by_word[f" {two}"].append(seam)
+        if one in before_space:  # others join the second word themselves
+            by_word[f" {two}"].append(seam)
     always = {
         key: several[0]
         for key, several in by_word.items()
@@ -231,7 +233,7 @@ def common_joints(
     pairs = {
         f"{one} {two}": seam
         for (one, two), seam in seams.items()
-        if seam != " " and f"{one} " not in always and f" {two}" not in always
+        if seam != always.get(f" {two}", always.get(f"{one} ", " "))
     }
     return always | pairs
 
