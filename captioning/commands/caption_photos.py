@@ -112,6 +112,7 @@ def caption(
     *photos: str,
     stdin: Annotated[bool, Parameter(name="-")] = False,
     listed: Annotated[Path | None, Parameter(name="--list")] = None,
+    exclude: tuple[str, ...] = (),
     text: str | None = None,
     json: Annotated[bool, Parameter(alias="--jsonl")] = False,
     confidence: bool = False,
@@ -134,6 +135,8 @@ def caption(
         photos: Photos, folders of photos or patterns.
         stdin: Read a list of photos from standard input, one path a line.
         listed: A file of further photos, one path a line.
+        exclude: Search folders without files and folders of this name, or pattern of names such
+            as 'thumb*'; repeatable.
         text: Read this caption instead of writing one: how probable each word is, and with --json
             or --html what the model would have said instead and where it looks.
         json: Print one line of JSON per caption.
@@ -166,7 +169,7 @@ def caption(
                 "--confidence, --overwrite and the options of texts and pictures"
             )
         return _write_shards(
-            given, listed, model_options, max_megapixels, search, caption_options, bulk
+            given, listed, exclude, model_options, max_megapixels, search, caption_options, bulk
         )
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
@@ -179,7 +182,8 @@ def caption(
     from captioning.data.images import find_photos
     from captioning.progress_bar import ProgressBar, say
 
-    paths, files = _files(list(find_photos(given, listed)), given, texts, pictures, overwrite)
+    all_paths = list(find_photos(given, listed, exclude))
+    paths, files = _files(all_paths, given, texts, pictures, overwrite)
     captioner = model_options.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
@@ -338,6 +342,7 @@ def _readings(
 def _write_shards(
     paths: Sequence[str],
     listed: Path | None,
+    exclude: Sequence[str],
     model_options: ModelOptions,
     max_megapixels: float,
     search: SearchOptions,
@@ -364,7 +369,7 @@ def _write_shards(
         listed,
     )
     shards = Shards(made_folder(bulk.out), bulk.shard_size, settings(*given))
-    photos = partial(find_photos, paths, listed)
+    photos = partial(find_photos, paths, listed, exclude)
     try:
         unreadable = caption_into_shards(
             captioner,

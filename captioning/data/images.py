@@ -5,9 +5,10 @@ import glob
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from io import BufferedReader, BytesIO
 from itertools import chain
 from pathlib import Path
@@ -209,7 +210,9 @@ def _grey(image: Image.Image) -> Image.Image:
     return Image.fromarray(np.rint(values.clip(0, white) * (255 / white)).astype(np.uint8))
 
 
-def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
+def find_photos(
+    paths: Iterable[str | Path], listed: str | Path | None = None, exclude: Sequence[str] = ()
+) -> Iterator[Path]:
     """The photos, one after another; at most the names of one folder's files are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
@@ -222,6 +225,8 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         paths: photos, folders, and patterns such as ``photos/*.jpg`` that no shell has
             expanded; ``-`` stands for a list on standard input.
         listed: a text file of further photos, one path a line, or ``-``.
+        exclude: names of files and folders, or patterns of names, that folders are searched
+            without.
 
     Raises:
         InputError: a folder holds no photos, or the list cannot be read.
@@ -230,7 +235,7 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         if str(path) == STDIN:
             yield from _photos_of_list(STDIN)
         elif os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
-            below = _photos_below(Path(path), set())
+            below = _photos_below(Path(path), set(), exclude)
             first = next(below, None)
             if first is None:
                 kinds = (kind for kind in PACKED if holds_files(Path(path), f"*{kind}"))
@@ -239,7 +244,7 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
             yield from chain([first], below)
         elif glob.has_magic(str(path)) and not os.path.lexists(path):
             found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute ones
-            yield from find_photos(found) if found else [Path(path)]
+            yield from find_photos(found, None, exclude) if found else [Path(path)]
         else:
             yield Path(path)
     if listed is not None:
@@ -317,7 +322,7 @@ def _fixed_part(path: str | Path) -> str | Path | None:
     return None if magic is None or os.path.lexists(path) else Path(*parts[:magic])
 
 
-def _photos_below(folder: Path, visited: set[str]) -> Iterator[Path]:
+def _photos_below(folder: Path, visited: set[str], exclude: Sequence[str]) -> Iterator[Path]:
     if (real := os.path.realpath(folder)) in visited:
         return
     visited.add(real)
@@ -331,11 +336,13 @@ def _photos_below(folder: Path, visited: set[str]) -> Iterator[Path]:
     for entry in found:
         if is_hidden(entry.name) or entry.name in twins:
             continue
+        if any(fnmatch(entry.name, pattern) for pattern in exclude):
+            continue
         path = folder / entry.name
         if entry.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - a Path may raise
             yield path  # it leads nowhere
         elif entry.is_dir():
-            yield from _photos_below(path, visited)
+            yield from _photos_below(path, visited, exclude)
         elif path.suffix.lower() in IMAGE_SUFFIXES or (entry.is_file() and is_photo(path)):
             yield path
 

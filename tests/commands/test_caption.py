@@ -335,6 +335,15 @@ def test_outputs_mirror_the_folders_of_the_photos(tmp_path: Path) -> None:
         output_names(found, found, "out", ".html")
 
 
+def test_folders_are_searched_without_what_is_excluded(
+    model: list[str], photos: Path, capsys: Capture
+) -> None:
+    command = ["caption", str(photos), *model, "--exclude", "mo*", "--exclude", "index.png"]
+    assert main(command) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{photos / 'a.jpg'}\t")
+
+
 def test_a_table_names_photos_from_its_folder_and_holds_no_formula(
     model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
