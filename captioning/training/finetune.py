@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -13,13 +14,15 @@ import numpy as np
 import yaml
 
 from captioning.captioner import Captioner, export, load
+from captioning.captioner.calibration import Calibration
 from captioning.configurable import LIMITS, full_name
 from captioning.data.folder_check import check
 from captioning.data.photo_files import photo_hash
-from captioning.data.readers import Joined, reader_for
+from captioning.data.readers import Joined, Reader, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_hint
 from captioning.data.tokenizers import tokenizer as split_by
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, calibrated, good_captions
 from captioning.evaluation.calibration_report import CalibrationReport
@@ -84,7 +87,7 @@ class Plan(NamedTuple):
     def epochs_per_validation(self) -> int:
         """Epochs between some ten validations; a divisor, so that the last epoch is validated."""
         most = -(-self.epochs // 10)
-        return max(each for each in range(1, most + 1) if self.epochs % each == 0)
+        return max(count for count in range(1, most + 1) if self.epochs % count == 0)
 
 
 PLANS: list[Any] = [
@@ -127,46 +130,17 @@ def finetune(
             has faults; `out` holds a model of other arguments and `overwrite` is off; or another
             process trains there.
     """
-    initial = load(model)
-    known = initial.vocabulary
-    cut = tokenizer or known.tokenizer
-    split = split_by(cut)
+    start = load(model)
+    tokenizer_name = tokenizer or start.vocabulary.tokenizer
     options = {name: value for name, value in options.items() if value is not None}
-    readers = [reader_for(folder, objects=False, **options)]
-    readers += [] if keep is None else [reader_for(keep, objects=False)]
-    reader = readers[0] if keep is None else Joined(readers, balanced=True)
-    found = check(reader)
-    if not found.ok:
-        say(str(found))
-        if not skip_bad:
-            raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
-    bad = found.faulty
-    splits = [
-        [record for record in reader.read(name) if record.image not in bad] if name else []
-        for name in map(reader.split_called, ("train", "val"))
-    ]
-    own = {record.image for its in readers[0].splits for record in readers[0].contents(its).records}
-    training, validation = ([r for r in records if r.image in own] for records in splits)
-    others, to_keep = ([r for r in records if r.image not in own] for records in splits)
-    for source, train_on, validate in ((folder, training, validation), (keep, others, to_keep)):
-        if source is not None and (len(train_on) < 2 or not validate):
-            raise InputError(
-                f"{source}: {len(train_on)} photos to train on and {len(validate)} to validate; "
-                "give at least 3 photos, 2 of them in train and 1 in val if there are splits"
-            )
-    training_texts = [text for record in (*training, *others) for text in record.captions]
-    if hint := tokenizer_hint(training_texts, cut):
+    photos = read_photos(folder, keep, skip_bad, options)
+    if hint := tokenizer_hint(photos.training_texts, tokenizer_name):
         say(hint)
-    texts = list(map(split, training_texts))
-    of_own = [word for text in texts[: sum(len(r.captions) for r in training)] for word in text]
-    words = set(known.words)
-    is_same = cut == known.tokenizer and np.mean([w in words for w in of_own]) >= SAME_WORDS
-    is_other_language = not is_same and len(known) > FEW_WORDS
-    plan = Plan.of(len(training) + len(others), epochs)
-    if not is_same and epochs is None:
+    words = CaptionWords.of(photos, start.vocabulary, tokenizer_name)
+    plan = Plan.of(len(photos.train) + len(photos.kept_train), epochs)
+    if not words.are_known and epochs is None:
         plan = plan._replace(epochs=min(MOST_EPOCHS, ANEW * plan.epochs))
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
-    data = [(r.image_id, r.captions, photo_hash(r.image)) for its in splits for r in its]
     call: dict[str, Any] = {
         "the folder": resolved(folder),
         "--model": str(model),
@@ -178,106 +152,298 @@ def finetune(
         "--val-share": options.get("val_fraction"),
         "--keep": None if keep is None else resolved(keep),
         "stages": plan.stages,
-        "digest": hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()[:16],
+        "digest": photos.digest(),
     }
     goes_on = _goes_on(run, call, overwrite)
     if goes_on and (run / MODEL).exists() and read_json(run / CALL).get("ended") == plan.epochs:
         say(f"{run}: nothing is left to train; to continue, raise --epochs")
         return run / MODEL
-    captions = sum(len(record.captions) for record in (*training, *validation))
+    say_plan(photos, plan, keep)
+    first_captions = captions_before(start, photos, plan, tokenizer_name, model)
+    settings = {"seed_everything": seed}
+    settings |= training_settings(start, model, run, plan, photos, words, tokenizer_name)
+    trained = load(_trained(run, settings, call, goes_on))
+    shares = SHARES if words.are_known else SHARES[:1]
+    kept = best_between(
+        str(model), trained, photos.validation, tokenizer_name, shares, len(photos.val)
+    )
+    say_result(start, first_captions, kept, photos, run, tokenizer_name)
+    calibration = None
+    if kept.share < 1:
+        calibration = calibration_of(start, kept.captioner, photos, folder, keep, tokenizer_name)
+    export(kept.captioner, run / MODEL, calibration=calibration)
+    write_json(run / CALL, call | {"ended": plan.epochs})
+    return run / MODEL
+
+
+def read_photos(
+    folder: str | Path, keep: str | Path | None, skip_bad: bool, options: dict[str, Any]
+) -> "Photos":
+    """The captioned photos of a finetuning, after a check for faults.
+
+    Raises:
+        InputError: there are faults, and `skip_bad` is off; or there are too few photos.
+    """
+    readers = [reader_for(folder, objects=False, **options)]
+    readers += [] if keep is None else [reader_for(keep, objects=False)]
+    reader = readers[0] if keep is None else Joined(readers, balanced=True)
+    checked = check(reader)
+    if not checked.ok:
+        say(*str(checked).split("\n"))
+        if not skip_bad:
+            raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
+
+    def good_records(name: str) -> list[Record]:
+        split = reader.split_called(name)
+        records = reader.read(split) if split else []
+        return [record for record in records if record.image not in checked.faulty]
+
+    train, val = good_records("train"), good_records("val")
+    own = {
+        record.image for split in readers[0].splits for record in readers[0].contents(split).records
+    }
+    roots = [(folder, options), *([] if keep is None else [(keep, {})])]
+    photos = Photos(
+        train=[record for record in train if record.image in own],
+        val=[record for record in val if record.image in own],
+        kept_train=[record for record in train if record.image not in own],
+        kept_val=[record for record in val if record.image not in own],
+        readers=[
+            _reader_settings(one, root, arguments)
+            for one, (root, arguments) in zip(readers, roots, strict=True)
+        ],
+        faulty=sorted(map(str, checked.faulty)),
+    )
+    counts = [(folder, len(photos.train), len(photos.val))]
+    counts += [] if keep is None else [(keep, len(photos.kept_train), len(photos.kept_val))]
+    for source, to_train, to_validate in counts:
+        if to_train < 2 or not to_validate:
+            raise InputError(
+                f"{source}: {to_train} photos to train on and {to_validate} to validate; "
+                "give at least 3 photos, 2 of them in train and 1 in val if there are splits"
+            )
+    return photos
+
+
+@dataclass(frozen=True)
+class Photos:
+    """The captioned photos of a finetuning.
+
+    Attributes:
+        train: the user's photos to train on.
+        val: the user's photos to validate on.
+        kept_train: photos of another kind that train along.
+        kept_val: photos of another kind to validate on.
+        readers: of the user's photos, and of the others, as in a configuration.
+        faulty: the photos that are left out.
+    """
+
+    train: list[Record]
+    val: list[Record]
+    kept_train: list[Record]
+    kept_val: list[Record]
+    readers: list[dict[str, Any]]
+    faulty: list[str]
+
+    @property
+    def validation(self) -> list[Record]:
+        """The photos to validate on, the user's first."""
+        return [*self.val, *self.kept_val]
+
+    @property
+    def training_texts(self) -> list[str]:
+        """The captions to train on, those of the user's photos first."""
+        records = (*self.train, *self.kept_train)
+        return [caption for record in records for caption in record.captions]
+
+    @property
+    def own_captions(self) -> int:
+        """The number of captions of the user's photos."""
+        return sum(len(record.captions) for record in (*self.train, *self.val))
+
+    def digest(self) -> str:
+        """A hash of all photos and their captions."""
+        content = [
+            (record.image_id, record.captions, photo_hash(record.image))
+            for record in (*self.train, *self.kept_train, *self.validation)
+        ]
+        return hashlib.sha256(repr(content).encode(errors="replace")).hexdigest()[:16]
+
+    @property
+    def reader_settings(self) -> dict[str, Any]:
+        """The reader of all photos, as in a configuration."""
+        if len(self.readers) == 1:
+            return self.readers[0]
+        arguments = {"readers": self.readers, "balanced": True}
+        return {"class_path": full_name(Joined), "init_args": arguments}
+
+
+@dataclass(frozen=True)
+class CaptionWords:
+    """What the words of the captions to train on are to the model's.
+
+    Attributes:
+        are_known: whether the model splits captions alike, and knows at least `SAME_WORDS` of the
+            words in captions of the user's photos.
+        is_other_language: whether the model is of another language.
+        longest: length that at most one of a hundred captions exceeds.
+    """
+
+    are_known: bool
+    is_other_language: bool
+    longest: int
+
+    @classmethod
+    def of(
+        cls, photos: Photos, vocabulary: Vocabulary, tokenizer_name: TokenizerName
+    ) -> "CaptionWords":
+        """The words of these photos' captions."""
+        texts = list(map(split_by(tokenizer_name), photos.training_texts))
+        count = sum(len(record.captions) for record in photos.train)
+        known_words = set(vocabulary.words)
+        is_known = [word in known_words for text in texts[:count] for word in text]
+        has_same_tokenizer = tokenizer_name == vocabulary.tokenizer
+        are_known = has_same_tokenizer and bool(np.mean(is_known) >= SAME_WORDS)
+        longest = int(np.quantile([len(text) for text in texts], 0.99, method="higher"))
+        return cls(
+            are_known,
+            not are_known and len(vocabulary) > FEW_WORDS,
+            min(longest, max(LIMITS["max_length"])),
+        )
+
+
+def say_plan(photos: Photos, plan: Plan, keep: str | Path | None) -> None:
+    """Say how many photos there are, and what so many are good for."""
     say(
-        f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
-        f"{captions:,} captions: usually good for {Plan.of(len(training)).use}"
+        f"{len(photos.train):,} photos to train on and {len(photos.val):,} to validate, with "
+        f"{photos.own_captions:,} captions: usually good for {Plan.of(len(photos.train)).use}"
     )
     if keep is not None:
-        say(f"{len(others):,} photos of {keep} train along, and {len(to_keep):,} validate")
-    records = [*validation, *to_keep]
-    initial(validation[0].image)  # what is loaded once takes no longer for more photos
+        say(
+            f"{len(photos.kept_train):,} photos of {keep} train along, and "
+            f"{len(photos.kept_val):,} validate"
+        )
+
+
+def captions_before(
+    start: Captioner,
+    photos: Photos,
+    plan: Plan,
+    tokenizer_name: TokenizerName,
+    model: str | Path,
+) -> dict[int | str, str]:
+    """The first model's captions of the photos to validate on; says how good they are.
+
+    The time that they take says how long the training will.
+    """
+    start(photos.val[0].image)  # what is loaded once takes no longer for more photos
     began = perf_counter()
-    first = split_captions(initial, records)
-    before = _report(first, validation, initial, cut)
+    captions = split_captions(start, photos.validation)
+    report = _report(captions, photos.val, start, tokenizer_name)
     # About how many photos the model captions in the same time; there is a page, too.
-    epoch = (len(training) + len(others)) * (1.5 if plan.stages else 0.7)
+    trained = len(photos.train) + len(photos.kept_train)
+    epoch = trained * (1.5 if plan.stages else 0.7)
     validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(SHARES)
-    photos = len(training) + len(others) + plan.epochs * epoch + (1 + validations) * len(records)
-    seconds = STARTING + (perf_counter() - began) / len(first) * photos
+    equivalent = trained + plan.epochs * epoch + (1 + validations) * len(photos.validation)
+    seconds = STARTING + (perf_counter() - began) / len(captions) * equivalent
     say(
-        f"the model {model} has CIDEr {before.corpus['CIDEr']:.3f} on the photos to validate; at "
+        f"the model {model} has CIDEr {report.corpus['CIDEr']:.3f} on the photos to validate; at "
         f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
-    settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, cut)
-    search = settings["model"]["search"]["init_args"]
-    # Exceeded by no more than one of a hundred captions.
-    longest = int(np.quantile([len(text) for text in texts], 0.99, method="higher"))
-    longest = min(longest, max(LIMITS["max_length"]))
-    if longest > search.get("max_length", longest):
-        say(f"captions have up to {longest} words; so may the new model's")
-        search["max_length"] = longest
-    if keep is not None:  # as `best_between` weighs the two
-        settings["checkpoints"]["monitor"] = f"val/{CIDER_OF_SETS}"
-    if not is_same:  # which words people repeat is seen in thousands of captions, not in a few
-        search["repeats"] = True
-    if is_other_language:
-        say(f"captions in another language than {model}'s: none of its words is kept")
-    parts = []
-    for each, root, more in zip(readers, (folder, keep), (options, {}), strict=False):
-        given = {"root": str(root), **more, "objects": False}
-        taken = signature(type(each)).parameters
-        arguments = {name: value for name, value in given.items() if name in taken}
-        parts.append({"class_path": full_name(type(each)), "init_args": arguments})
-    both = {"class_path": full_name(Joined), "init_args": {"readers": parts, "balanced": True}}
-    settings["data"] |= {
-        "keep_words": not is_other_language,
-        "reader": parts[0] if keep is None else both,
-        "min_count": 1 if captions < 2_000 else 3,
-        "leave_out": sorted(map(str, bad)),
-    }
-    best = load(_trained(run, settings, call, goes_on))
-    shares = SHARES if is_same else SHARES[:1]
-    kept, share, report = best_between(str(model), best, records, cut, shares, len(validation))
-    after = _report(report.captions, validation, kept, cut)
-    why = f", {share:.0%} of the way back to the model" if share else ""
-    if share == 1:
+    return captions
+
+
+def say_result(
+    start: Captioner,
+    first_captions: Mapping[int | str, str],
+    kept: "KeptModel",
+    photos: Photos,
+    run: Path,
+    tokenizer_name: TokenizerName,
+) -> None:
+    """Say what was learnt, and write the page of examples."""
+    before = _report(first_captions, photos.val, start, tokenizer_name)
+    after = _report(kept.report.captions, photos.val, kept.captioner, tokenizer_name)
+    why = f", {kept.share:.0%} of the way back to the model" if kept.share else ""
+    if kept.share == 1:
         why = "; the model is kept as it was, which does as well without these photos"
-    old, new = (each.estimates["CIDEr"].text(".3f") for each in (before, after))
-    say(f"CIDEr on the photos to validate: {old} before, {new} now{why}")
+    say(f"CIDEr on the photos to validate: {_cider(before)} before, {_cider(after)} now{why}")
     if after.corpus["CIDEr"] < max(0.1, before.corpus["CIDEr"]):
         # Captions of other photos have up to 0.1.
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
-    save_examples(validation, before, after, run / EXAMPLES)
-    if share < 1:
+    save_examples(photos.val, before, after, run / EXAMPLES)
+    if kept.share < 1:
         say(after.omissions, "photos with the lowest CIDEr now:")
-        for photo in (validation[place] for place in after.worst()[:3]):
-            old, new = (each.captions[photo.image_id] for each in (before, after))
-            people = f'"{new}" now; people: "{photo.captions[0]}"'
-            say(f'  {photo.image.name}: "{old}" before, {people}')
-    if to_keep:
-        reports = (_report(each, to_keep, kept, cut) for each in (first, report.captions))
-        old, new = (each.estimates["CIDEr"].text(".3f") for each in reports)
+        for place in after.worst()[:3]:
+            record = photos.val[place]
+            old, new = before.captions[record.image_id], after.captions[record.image_id]
+            people = record.captions[0]
+            say(f'  {record.image.name}: "{old}" before, "{new}" now; people: "{people}"')
+    if photos.kept_val:
+        old_report, new_report = (
+            _report(captions, photos.kept_val, kept.captioner, tokenizer_name)
+            for captions in (first_captions, kept.report.captions)
+        )
+        old, new = _cider(old_report), _cider(new_report)
         say(f"CIDEr on the photos to keep: {old} before, {new} now")
-    elif share < 1:
-        texts_of = [[each.text for each in its([*PHOTOS.values()])] for its in (initial, kept)]
-        three = zip(PHOTOS, *texts_of, strict=True)
-        changed = [its for its in three if its[1].lower() != its[2].lower()]
-        such = [f', such as {name}: "{a}" before, "{b}" now' for name, a, b in changed[:1]]
-        line = f"{len(changed)} of {len(PHOTOS)} everyday photos have another caption now"
-        say("".join([line, *such, "; --keep FOLDER trains such photos along"]))
-    calibration = None
+    elif kept.share < 1:
+        say(everyday_changes(start, kept.captioner))
+
+
+def everyday_changes(start: Captioner, captioner: Captioner) -> str:
+    """How many everyday photos have another caption now, and an example."""
+    files = [*PHOTOS.values()]
+    changed = [
+        (name, old.text, new.text)
+        for name, old, new in zip(PHOTOS, start(files), captioner(files), strict=True)
+        if old.text.lower() != new.text.lower()
+    ]
+    example = ""
+    if changed:
+        name, old_text, new_text = changed[0]
+        example = f', such as {name}: "{old_text}" before, "{new_text}" now'
+    return (
+        f"{len(changed)} of {len(PHOTOS)} everyday photos have another caption now{example}; "
+        "--keep FOLDER trains such photos along"
+    )
+
+
+def calibration_of(
+    start: Captioner,
+    captioner: Captioner,
+    photos: Photos,
+    folder: str | Path,
+    keep: str | Path | None,
+    tokenizer_name: TokenizerName,
+) -> Calibration | None:
+    """The calibration on the photos to validate on; None, and a line, if it is not possible."""
     try:
-        if share < 1:
-            good = scenes_right(folder, "val") if keep is None else None
-            good = good or partial(
-                good_captions, records=validation, tokenizer=cut, others=training
-            )
-            assessed = assess(kept, validation, good=good)
-            calibration = calibrated(assessed, initial.calibration)
-            halves, *_ = CalibrationReport.across_halves(assessed, initial.calibration)
-            say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
+        good = scenes_right(folder, "val") if keep is None else None
+        good = good or partial(
+            good_captions, records=photos.val, tokenizer=tokenizer_name, others=photos.train
+        )
+        assessed = assess(captioner, photos.val, good=good)
+        calibration = calibrated(assessed, start.calibration)
+        halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
-    export(kept, run / MODEL, calibration=calibration)
-    write_json(run / CALL, call | {"ended": plan.epochs})
-    return run / MODEL
+        return None
+    say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
+    return calibration
+
+
+def _cider(report: Report) -> str:
+    return report.estimates["CIDEr"].text(".3f")
+
+
+def _reader_settings(reader: Reader, root: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    """A reader as in a configuration."""
+    arguments = {"root": str(root), **options, "objects": False}
+    parameters = signature(type(reader)).parameters
+    return {
+        "class_path": full_name(type(reader)),
+        "init_args": {name: value for name, value in arguments.items() if name in parameters},
+    }
 
 
 def _goes_on(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
@@ -340,6 +506,14 @@ def _report(
     )
 
 
+class KeptModel(NamedTuple):
+    """The captioner that is kept, the share of the start in it, and its report."""
+
+    captioner: Captioner
+    share: float
+    report: Report
+
+
 def best_between(
     model: str,
     trained: Captioner,
@@ -347,7 +521,7 @@ def best_between(
     tokenizer: TokenizerName,
     shares: Sequence[float] = SHARES,
     own: int | None = None,
-) -> tuple[Captioner, float, Report]:
+) -> KeptModel:
     """The captioner to keep of those between a trained one and the model that it started from.
 
     Kept is the one with the highest CIDEr or, if that is within one standard error of the start's
@@ -356,60 +530,77 @@ def best_between(
 
     Scores of the first `own` images, and of the others, count relative to the highest mean of
     theirs, so that a kind of photos with high scores does not decide alone.
-
-    Returns:
-        The captioner, the share of the start in its parameters, and its report by the tokenizer.
     """
-    captioners = [load(model) if each == 1 else between(model, trained, each) for each in shares]
+    captioners = [load(model) if share == 1 else between(model, trained, share) for share in shares]
     reports = [
-        _report(split_captions(each, records), records, each, tokenizer) for each in captioners
+        _report(split_captions(captioner, records), records, captioner, tokenizer)
+        for captioner in captioners
     ]
     scores = np.array([report.images["CIDEr"] for report in reports])
     for part in (scores[:, :own], scores[:, own or len(records) :]):
         if part.any():
             part /= part.mean(axis=1).max()
-    means = scores.mean(axis=1)
     if not scores.any():
-        return trained, 0.0, reports[0]
-    kept = int(means.argmax())
+        return KeptModel(trained, 0.0, reports[0])
+    best = int(scores.mean(axis=1).argmax())
     if shares[-1] == 1:
-        better = scores[kept] - scores[-1]
+        better = scores[best] - scores[-1]
         if better.mean() <= better.std(ddof=1) / len(records) ** 0.5:
-            kept = len(shares) - 1
-    return captioners[kept], shares[kept], reports[kept]
+            best = len(shares) - 1
+    return KeptModel(captioners[best], shares[best], reports[best])
 
 
-def _settings(
-    initial: Captioner, model: str, run: Path, plan: Plan, tokenizer: TokenizerName
+def training_settings(
+    start: Captioner,
+    model: str | Path,
+    run: Path,
+    plan: Plan,
+    photos: Photos,
+    words: CaptionWords,
+    tokenizer_name: TokenizerName,
 ) -> dict[str, Any]:
-    """The configuration of the training, without the data set."""
-    config = initial.config
+    """The configuration of the training."""
+    config = start.config
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
-    stages = len(getattr(initial.model.encoder, "stages", ()))
-    trained = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once
-    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trained}
+    stages = len(getattr(start.model.encoder, "stages", ()))
+    trained_stages = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once
+    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trained_stages}
+    search = _as_yaml(config["search"])
+    if words.longest > search["init_args"].get("max_length", words.longest):
+        say(f"captions have up to {words.longest} words; so may the new model's")
+        search["init_args"]["max_length"] = words.longest
+    if not words.are_known:  # which words people repeat is seen in thousands of captions
+        search["init_args"]["repeats"] = True
+    if words.is_other_language:
+        say(f"captions in another language than {model}'s: none of its words is kept")
     preprocessing = config["preprocessing"]
+    # As `best_between` weighs the photos to keep.
+    score = CIDER_OF_SETS if photos.kept_val else "CIDEr"
     return {
         "data": {
             "size": preprocessing["size"],
             "fit": preprocessing.get("fit", "crop"),
             "batch_size": plan.batch_size,
             "features": str(run / "features"),
-            "tokenizer": tokenizer,
+            "tokenizer": tokenizer_name,
+            "keep_words": not words.is_other_language,
+            "reader": photos.reader_settings,
+            "min_count": 1 if photos.own_captions < 2_000 else 3,
+            "leave_out": photos.faulty,
         },
         "model": {
             **parts,
-            "search": _as_yaml(config["search"]),
+            "search": search,
             "default_map": config["default_map"],
             "objective": {
                 "class_path": "captioning.training.CrossEntropy",
                 "init_args": {"attention_penalty": 0.0},
             },
-            "initial": model,
+            "initial": str(model),
             "learning_rate": 4e-4,
             "encoder_learning_rate": 5e-5,
         },
-        "checkpoints": {"monitor": "val/CIDEr"},
+        "checkpoints": {"monitor": f"val/{score}"},
         "early_stopping": {"patience": 4},
         "trainer": {
             "default_root_dir": str(run),
