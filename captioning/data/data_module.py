@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from captioning.data.tokens import is_english, tokenize
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.progress_bar import is_first_process, say, stage
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Where Linux keeps what the reading processes send; Docker gives it 64 MB unless told more."""
 
 SAMPLE = 2000
 """Training captions, at most, by which their language is judged."""
@@ -249,6 +253,16 @@ class CaptionData(pl.LightningDataModule):
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         # Reading the cache costs less than a worker, but a GPU would wait for it.
         workers = self.workers if on_gpu or not self._cache else 0
+        if workers and SHARED_MEMORY.exists():
+            features = self._cache and self._cache[self.train_records[0].image].nbytes
+            batch = self.batch_size * (features or 3 * self.size**2)
+            processes = self.trainer.world_size if self.trainer is not None else 1
+            room = shutil.disk_usage(SHARED_MEMORY).free // processes
+            # PyTorch's workers wait for ever where theirs do not fit: each has two batches ready.
+            if (fitting := max(0, room // batch // 2 - 1)) < workers:
+                if is_first_process():
+                    say(f"{SHARED_MEMORY} is small: {fitting} processes read images, not {workers}")
+                workers = fitting
         return DataLoader(
             dataset,
             self.batch_size,

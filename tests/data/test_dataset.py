@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioning.data.data_module import CaptionData
+from captioning.data.data_module import SHARED_MEMORY, CaptionData
 from captioning.data.dataset import CaptionDataset, Example, collate
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import CaptionTable, Coco
@@ -76,6 +76,18 @@ def test_only_photos_with_english_captions_are_mirrored(
     assert sum(is_mirrored(examples[0, seed].image) for seed in SEEDS) in times
     told = capsys.readouterr().err
     assert told.count("photos are not mirrored: the captions do not look English") == (times == [0])
+
+
+@pytest.mark.skipif(not SHARED_MEMORY.exists(), reason="it is Linux's")
+@pytest.mark.parametrize(("batches", "workers"), [(100, 2), (6, 2), (4, 1), (1, 0)])
+def test_as_many_workers_read_images_as_shared_memory_has_room_for(
+    batches: int, workers: int, shapes_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which each has two batches ready, while two more are used or sent."""
+    usage = SimpleNamespace(free=batches * 2 * 3 * 32 * 32)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    data = CaptionData(Coco(shapes_data), 32, batch_size=2, min_count=1, workers=2)
+    assert data.val_dataloader().num_workers == workers
 
 
 def test_an_example_depends_on_its_seed_alone(tmp_path: Path) -> None:
