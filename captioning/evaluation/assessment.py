@@ -63,12 +63,13 @@ class Assessed:
         captions: one per image, by image id.
         features: `FEATURES` of each caption.
         good: whether each is good.
-        likeliest: of each image, for each known word of its references, the probability of the
+        top_chances: of each image, for each known word of its references, the probability of the
             likeliest word in its place, at each temperature.
-        right: of each image, whether those are the words of the references.
-        said: of each image, for each content word of its caption, the word's probability at each
-            temperature; empty for captions in other languages than English.
-        named: of each image, whether those words, or others of their stem, are in a reference.
+        is_top_right: of each image, whether those are the words of the references.
+        word_chances: of each image, for each content word of its caption, the word's probability
+            at each temperature; empty for captions in other languages than English.
+        is_word_named: of each image, whether those words, or others of their stem, are in a
+            reference.
         vectors: the mean annotation vector of each image.
         sets: the number of the data set of each image.
         search: the config of the search that found the captions.
@@ -77,20 +78,20 @@ class Assessed:
     captions: Mapping[int | str, str]
     features: Float[np.ndarray, "I S"]
     good: Bool[np.ndarray, " I"]
-    likeliest: Sequence[Float[np.ndarray, "_ G"]]
-    right: Sequence[Bool[np.ndarray, " _"]]
-    said: Sequence[Float[np.ndarray, "_ G"]]
-    named: Sequence[Bool[np.ndarray, " _"]]
+    top_chances: Sequence[Float[np.ndarray, "_ G"]]
+    is_top_right: Sequence[Bool[np.ndarray, " _"]]
+    word_chances: Sequence[Float[np.ndarray, "_ G"]]
+    is_word_named: Sequence[Bool[np.ndarray, " _"]]
     vectors: Float[np.ndarray, "I D"]
     sets: Int[np.ndarray, " I"]
     search: Mapping[str, Any]
 
-    def part(self, own: Bool[np.ndarray, " I"]) -> "Assessed":
+    def part(self, mask: Bool[np.ndarray, " I"]) -> "Assessed":
         """Some of the images."""
-        captions = dict(compress(self.captions.items(), own))
+        captions = dict(compress(self.captions.items(), mask))
         columns = {field.name: getattr(self, field.name) for field in fields(self)[1:-1]}
         rows: dict[str, Any] = {
-            name: column[own] if isinstance(column, np.ndarray) else [*compress(column, own)]
+            name: column[mask] if isinstance(column, np.ndarray) else [*compress(column, mask)]
             for name, column in columns.items()
         }
         return replace(self, captions=captions, **rows)
@@ -129,83 +130,141 @@ def assess(
         InputError: a photo cannot be read, or no photo has two references.
     """
     search = search or captioner.search
-    words = captioner.vocabulary
-    cut = tokenizer(words.tokenizer)
-    english = is_english(
-        word for record in records for caption in record.captions for word in cut(caption)
+    tokenizer_name = captioner.vocabulary.tokenizer
+    split = tokenizer(tokenizer_name)
+    are_english = is_english(
+        word for record in records for caption in record.captions for word in split(caption)
     )
 
     @torch.no_grad()
-    def read(photos: Sequence[PhotoView | PhotoError]) -> list[tuple[Any, ...]]:
+    def assessed_photos(photos: Sequence[PhotoView | PhotoError]) -> list[AssessedPhoto]:
         views = list(raise_errors(photos))
-        mine = [records[view.number] for view in views]
-        batch = decode_batch(captioner, views, search, logits=True, most=1)
-        assert batch.logits is not None
-        best, logits = batch.captions, batch.logits
-        unknown = batch.annotations.new_full((len(mine),), torch.nan)
-        known = confidence_features(best, logits, unknown, words.places)[:, 0]
-        vectors = batch.annotations.float().mean(dim=1).cpu().numpy()
-        references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
-        written = padded(references)[..., 1:].to(captioner.device)
-        of_people, _ = captioner.teacher_forcing(batch.memory, written)
-        likeliest = _likeliest(of_people.float(), written)
-        texts = map(words.text, best.tokens[:, 0].tolist())
-        ids = [each.image_id for each in mine]
-        said = [
-            _said(*its, words, english)
-            for its in zip(logits[:, 0], best.tokens[:, 0], mine, strict=True)
-        ]
-        spoken = zip(*said, strict=True)
-        return list(zip(ids, texts, known.cpu().numpy(), *likeliest, *spoken, vectors, strict=True))
+        batch_records = [records[view.number] for view in views]
+        return _assessed_batch(captioner, views, batch_records, search, are_english)
 
-    rows: list[tuple[Any, ...]] = []
+    assessed: list[AssessedPhoto] = []
     photos = photos_of(captioner, records, features)
     with ProgressBar("evaluate", "images", total=len(records)) as progress:
-        for found in captioner.batches(photos, read, batch_size, in_turn=search.draws):
-            rows += found
-            progress.update(len(found))
-    ids, texts, known, likeliest, right, said, named, vectors = zip(*rows, strict=True)
-    captions = dict(zip(ids, texts, strict=True))
-    of_sets = np.array(sets or [0] * len(ids))
-    is_good = good(captions) if good else np.zeros(len(ids), dtype=bool)
-    for number in [] if good else np.unique(of_sets):
-        own = of_sets == number
-        is_good[own] = good_captions(captions, [*compress(records, own)], words.tokenizer)
-    spoken = likeliest, right, said, named
-    described = *spoken, np.stack(vectors), of_sets, search.config
-    return Assessed(captions, np.stack(known), is_good, *described)
+        for batch in captioner.batches(photos, assessed_photos, batch_size, in_turn=search.draws):
+            assessed += batch
+            progress.update(len(batch))
+    captions = {photo.image_id: photo.caption for photo in assessed}
+    data_sets = np.array(sets or [0] * len(assessed))
+    if good is not None:
+        is_good = good(captions)
+    else:
+        is_good = np.zeros(len(assessed), dtype=bool)
+        for number in np.unique(data_sets):
+            in_set = data_sets == number
+            records_of_set = [*compress(records, in_set)]
+            is_good[in_set] = good_captions(captions, records_of_set, tokenizer_name)
+    return Assessed(
+        captions=captions,
+        features=np.stack([photo.features for photo in assessed]),
+        good=is_good,
+        top_chances=[photo.top_chances for photo in assessed],
+        is_top_right=[photo.is_top_right for photo in assessed],
+        word_chances=[photo.word_chances for photo in assessed],
+        is_word_named=[photo.is_word_named for photo in assessed],
+        vectors=np.stack([photo.vector for photo in assessed]),
+        sets=data_sets,
+        search=search.config,
+    )
 
 
-def _said(
+@dataclass(frozen=True, eq=False)
+class AssessedPhoto:
+    """What `Assessed` has of one photo."""
+
+    image_id: int | str
+    caption: str
+    features: Float[np.ndarray, " S"]
+    top_chances: Float[np.ndarray, "_ G"]
+    is_top_right: Bool[np.ndarray, " _"]
+    word_chances: Float[np.ndarray, "_ G"]
+    is_word_named: Bool[np.ndarray, " _"]
+    vector: Float[np.ndarray, " D"]
+
+
+def _assessed_batch(
+    captioner: Captioner,
+    views: Sequence[PhotoView],
+    records: Sequence[Record],
+    search: Search,
+    are_english: bool,
+) -> list[AssessedPhoto]:
+    """The photos of a batch; `are_english` says whether their references are."""
+    vocabulary = captioner.vocabulary
+    batch = decode_batch(captioner, views, search, logits=True, most=1)
+    assert batch.logits is not None
+    unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
+    features = confidence_features(batch.captions, batch.logits, unknown_kinds, vocabulary.places)[
+        :, 0
+    ].cpu()
+    vectors = batch.annotations.float().mean(dim=1).cpu()
+    references = padded(
+        [caption_ids(record, vocabulary, torch.Generator().manual_seed(0)) for record in records]
+    )[..., 1:].to(captioner.device)
+    reference_logits, _ = captioner.teacher_forcing(batch.memory, references)
+    tops = _top_chances(reference_logits.float(), references)
+    tokens = batch.captions.tokens[:, 0]
+    photos = []
+    for place, record in enumerate(records):
+        word_chances, is_word_named = _word_chances(
+            batch.logits[place, 0], tokens[place], record, vocabulary, are_english
+        )
+        top_chances, is_top_right = tops[place]
+        photos.append(
+            AssessedPhoto(
+                image_id=record.image_id,
+                caption=vocabulary.text(tokens[place].tolist()),
+                features=features[place].numpy(),
+                top_chances=top_chances,
+                is_top_right=is_top_right,
+                word_chances=word_chances,
+                is_word_named=is_word_named,
+                vector=vectors[place].numpy(),
+            )
+        )
+    return photos
+
+
+def _word_chances(
     logits: Float[Tensor, "T V"],
     tokens: Int[Tensor, " T"],
     record: Record,
-    words: Vocabulary,
-    english: bool,
+    vocabulary: Vocabulary,
+    is_english: bool,
 ) -> tuple[Float[np.ndarray, "_ G"], Bool[np.ndarray, " _"]]:
-    """`Assessed.said` and `named` of a caption."""
-    cut = tokenizer(words.tokenizer)
-    stems = {stem(word) for caption in record.captions for word in cut(caption)}
+    """`Assessed.word_chances` and `is_word_named` of a caption."""
+    split = tokenizer(vocabulary.tokenizer)
+    stems = {stem(word) for caption in record.captions for word in split(caption)}
     # Without a list of function words, nobody knows which words name something.
-    found = dict(enumerate(words.decode(tokens.tolist()))) if english else {}
-    places = [place for place, word in found.items() if word not in FUNCTION_WORDS]
-    chosen = logits[torch.tensor(places, dtype=torch.long)].float()
-    of_words = tokens[torch.tensor(places, dtype=torch.long)][:, None]
-    log_probs = [generable_log_probs(chosen / float(t)).gather(1, of_words) for t in TEMPERATURES]
-    named = [stem(found[place]) in stems for place in places]
-    return torch.cat(log_probs, dim=1).exp().cpu().numpy(), np.array(named, dtype=bool)
+    words = vocabulary.decode(tokens.tolist()) if is_english else []
+    places = [place for place, word in enumerate(words) if word not in FUNCTION_WORDS]
+    index = torch.tensor(places, dtype=torch.long)
+    content_logits, content_words = logits[index].float(), tokens[index][:, None]
+    log_probs = [
+        generable_log_probs(content_logits / float(temperature)).gather(1, content_words)
+        for temperature in TEMPERATURES
+    ]
+    is_named = [stem(words[place]) in stems for place in places]
+    return torch.cat(log_probs, dim=1).exp().cpu().numpy(), np.array(is_named, dtype=bool)
 
 
-def _likeliest(
-    logits: Float[Tensor, "B N T V"], written: Int[Tensor, "B N T"]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """`Assessed.likeliest` and `right` of references."""
-    real = (written != PAD) & (written != UNK)
-    chosen, counts = logits[real], real.sum(dim=(1, 2)).tolist()
-    tops = [generable_log_probs(chosen / float(each)).amax(dim=1).exp() for each in TEMPERATURES]
-    hits = generable_log_probs(chosen).argmax(dim=1) == written[real]
-    likeliest, right = torch.stack(tops, dim=1).cpu().split(counts), hits.cpu().split(counts)
-    return [its.numpy() for its in likeliest], [its.numpy() for its in right]
+def _top_chances(
+    logits: Float[Tensor, "B N T V"], references: Int[Tensor, "B N T"]
+) -> list[tuple[Float[np.ndarray, "_ G"], Bool[np.ndarray, " _"]]]:
+    """`Assessed.top_chances` and `is_top_right` of each photo's references."""
+    is_word = (references != PAD) & (references != UNK)
+    word_logits, counts = logits[is_word], is_word.sum(dim=(1, 2)).tolist()
+    chances = [
+        generable_log_probs(word_logits / float(temperature)).amax(dim=1).exp()
+        for temperature in TEMPERATURES
+    ]
+    is_right = generable_log_probs(word_logits).argmax(dim=1) == references[is_word]
+    parts = torch.stack(chances, dim=1).cpu().split(counts), is_right.cpu().split(counts)
+    return [(tops.numpy(), rights.numpy()) for tops, rights in zip(*parts, strict=True)]
 
 
 @stage("comparing the captions with people's")
@@ -219,21 +278,25 @@ def good_captions(
 
     The people's captions of other photos count too, for the median and how rare words are.
     """
-    cut = tokenizer_of_scores(tokenizer)
-    every = (*records, *others)
-    references = [[words_of(cut(caption)) for caption in record.captions] for record in every]
+    split = tokenizer_of_scores(tokenizer)
+    all_records = (*records, *others)
+    references = [
+        [words_of(split(caption)) for caption in record.captions] for record in all_records
+    ]
     frequencies = DocumentFrequencies.of(references)
-    several = [its for its in references if len(its) > 1]
+    several = [captions_of_photo for captions_of_photo in references if len(captions_of_photo) > 1]
     if not several:
         raise InputError("no photo has two captions, whose scores decide which are good; add some")
-    ones = [one for its in several for one in its]
-    rest = [its[:n] + its[n + 1 :] for its in several for n in range(len(its))]
-    of_people = cider_scores(ones, rest, frequencies).images["CIDEr"]
-    written = [generated_words(captions[record.image_id], tokenizer) for record in records]
-    theirs = references[: len(written)]
-    of_model = cider_scores(written, theirs, frequencies).images["CIDEr"]
-    found: Bool[np.ndarray, " I"] = of_model >= np.median(of_people)
-    return found
+    people, remaining = [], []  # each caption of people, and the other captions of its photo
+    for captions_of_photo in several:
+        for place, caption in enumerate(captions_of_photo):
+            people.append(caption)
+            remaining.append(captions_of_photo[:place] + captions_of_photo[place + 1 :])
+    of_people = cider_scores(people, remaining, frequencies).images["CIDEr"]
+    generated = [generated_words(captions[record.image_id], tokenizer) for record in records]
+    of_model = cider_scores(generated, references[: len(generated)], frequencies).images["CIDEr"]
+    is_good: Bool[np.ndarray, " I"] = of_model >= np.median(of_people)
+    return is_good
 
 
 @torch.no_grad()
@@ -287,24 +350,24 @@ def calibrated(
     first = np.append(start_weights * scales, start.bias + moved)
     *weights, bias = _regression(standard, assessed.good, assessed.equal, first, count, BOUNDS)
 
-    p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
-    right = np.concatenate(assessed.right)[:, None]
-    shares = np.repeat(assessed.equal, [*map(len, assessed.right)])
+    p = np.concatenate(assessed.top_chances).clip(1e-6, 1 - 1e-6)
+    right = np.concatenate(assessed.is_top_right)[:, None]
+    shares = np.repeat(assessed.equal, [*map(len, assessed.is_top_right)])
     losses = shares @ np.where(right, -np.log(p), -np.log1p(-p)) / max(shares.sum(), 1)
     changes = np.log(TEMPERATURES / start.temperature)
     best = int((losses + SLOPES / max(len(right), 1) * changes**2).argmin())
 
     chance: tuple[float, ...] = ()
-    counts = [*map(len, assessed.named)]
+    counts = [*map(len, assessed.is_word_named)]
     if any(counts):
         slope, intercept, of_kind = (*(start.named or UNCALIBRATED.named), 0.0)[:3]
         if of_kind:
             intercept += of_kind * (means[-1] - start_means[-1])
-        odds = logit(np.concatenate(assessed.said)[:, best].clip(LEAST, 1 - LEAST))
+        odds = logit(np.concatenate(assessed.word_chances)[:, best].clip(LEAST, 1 - LEAST))
         of_words = np.column_stack([odds, np.repeat(standard[:, -1], counts)])
         slope, of_kind, intercept = _regression(
             of_words,
-            np.concatenate(assessed.named),
+            np.concatenate(assessed.is_word_named),
             np.repeat(assessed.equal, counts),
             np.array([slope, of_kind * scales[-1], intercept]),
             count,

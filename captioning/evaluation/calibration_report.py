@@ -34,9 +34,12 @@ class Reliability:
     def bins(self) -> list[tuple[float, float, int]]:
         """Mean probability, share that came true, and number, of each non-empty bin."""
         places = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
-        masks = [places == place for place in np.unique(places)]
-        p, true = self.probabilities, self.outcomes
-        return [(float(p[own].mean()), float(true[own].mean()), int(own.sum())) for own in masks]
+        bins = []
+        for place in np.unique(places):
+            mask = places == place
+            mean, share = self.probabilities[mask].mean(), self.outcomes[mask].mean()
+            bins.append((float(mean), float(share), int(mask.sum())))
+        return bins
 
     @property
     def error(self) -> float:
@@ -77,13 +80,17 @@ class CalibrationReport:
             features[:, -1] = kinds
             captions.append((calibration.confidence(features).numpy(), assessed.good))
             nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
-            likeliest = [p[:, nearest] for p in assessed.likeliest]
-            words += zip(likeliest, assessed.right, strict=True)
-            of_photos = zip(kinds.tolist(), assessed.said, assessed.named, strict=True)
-            for kind, said, is_named in of_photos if calibration.named else ():
-                ps = said[:, nearest].tolist()
-                chances = [calibration.chance_named("", p, kind) for p in ps]
-                named.append((np.array(chances, dtype=float), is_named))
+            top_chances = [chances[:, nearest] for chances in assessed.top_chances]
+            words += zip(top_chances, assessed.is_top_right, strict=True)
+            if not calibration.named:
+                continue
+            photos = zip(kinds.tolist(), assessed.word_chances, assessed.is_word_named, strict=True)
+            for kind, word_chances, is_named in photos:
+                chances_named = [
+                    calibration.chance_named("", chance, kind)
+                    for chance in word_chances[:, nearest].tolist()
+                ]
+                named.append((np.array(chances_named, dtype=float), is_named))
         return cls(*map(Reliability.joined, (captions, words, named)))
 
     @classmethod

@@ -109,16 +109,17 @@ def test_two_kinds_of_photos_with_other_naming_rates_get_both() -> None:
     # Of one kind of photos nearly everything is named.
     rates = np.where(given.sets == 1, 0.8, 0.0)
     named = [
-        each | (random.random(2) < rate) for each, rate in zip(given.named, rates, strict=True)
+        each | (random.random(2) < rate)
+        for each, rate in zip(given.is_word_named, rates, strict=True)
     ]
     good = given.good | (random.random(len(rates)) < rates)
-    given = replace(given, named=named, good=good)
+    given = replace(given, is_word_named=named, good=good)
     for report in CalibrationReport.across_halves(given):
         assert report.named.probabilities.mean() == pytest.approx(
             report.named.outcomes.mean(), abs=0.05
         )
     first, second = (given.part(given.sets == number) for number in (0, 1))
-    one, other = (np.concatenate(part.named).mean() for part in (first, second))
+    one, other = (np.concatenate(part.is_word_named).mean() for part in (first, second))
     assert other > one + 0.2
 
 
@@ -132,9 +133,9 @@ def test_a_small_data_set_sets_the_temperature_as_a_large_one() -> None:
     given, random = of_two_sets(), np.random.default_rng(1)
     right = [  # more seldom in the second set
         each & (random.random(3) < (0.7 if own else 1.0))
-        for each, own in zip(given.right, given.sets, strict=True)
+        for each, own in zip(given.is_top_right, given.sets, strict=True)
     ]
-    given = replace(given, right=right)
+    given = replace(given, is_top_right=right)
     some = given.part((given.sets == 0) | (np.arange(4000) % 5 == 0))
     temperature = calibrated(given).temperature
     assert calibrated(some).temperature == pytest.approx(temperature, rel=0.06)  # a step
@@ -333,11 +334,11 @@ def test_an_assessed_caption_is_that_of_the_captioner(shapes_data: Path) -> None
     one = TEMPERATURES.tolist().index(pytest.approx(1.0))
     caption = captioner(records[0].image)
     content = [word not in FUNCTION_WORDS for word in caption.words]
-    assert found.said[0][:, one] == pytest.approx(
+    assert found.word_chances[0][:, one] == pytest.approx(
         [*compress(caption.probabilities, content)], abs=1e-5
     )
     read = np.array(captioner.read(records[0].image, records[0].captions[0]).probabilities)
-    likeliest, right = found.likeliest[0][: len(read), one], found.right[0][: len(read)]
+    likeliest, right = found.top_chances[0][: len(read), one], found.is_top_right[0][: len(read)]
     assert likeliest[right] == pytest.approx(read[right], abs=1e-5)
     assert (likeliest[~right] > read[~right]).all()
     assert 0 < right.sum() < len(right)
@@ -349,11 +350,11 @@ def test_what_people_name_is_cut_by_the_models_tokenizer(shapes_data: Path) -> N
     captioner.vocabulary = Vocabulary([f"{word}-{word}" for word in words], "wordpunct")
     record = Coco(shapes_data).read("val")[0]
     whole = " ".join(f"it is on the {word}-{word}" for word in words)
-    [named] = assess(captioner, [replace(record, captions=(whole,) * 2)]).named
+    [named] = assess(captioner, [replace(record, captions=(whole,) * 2)]).is_word_named
     assert named.size
     assert not named.any()  # that tokenizer cuts at hyphens
     captioner.vocabulary = Vocabulary(captioner.vocabulary.words, "ptb")
-    [named] = assess(captioner, [replace(record, captions=(whole,) * 2)]).named
+    [named] = assess(captioner, [replace(record, captions=(whole,) * 2)]).is_word_named
     assert named.size
     assert named.all()
 
