@@ -204,7 +204,7 @@ def test_captions_in_another_language_never_go_back_to_the_start(
         tried.append(share)
         return between(model, captioner, share)
 
-    monkeypatch.setattr("captioning.training.finetune.between", watched)
+    monkeypatch.setattr("captioning.training.finetune.choice.between", watched)
     for path in folder.glob("*.txt"):
         path.write_text("eine bemalte Wand mit a star\ndie Tapete ist bunt\n")
     german = load(tuned(folder, "german"))

@@ -1,0 +1,84 @@
+"""The configuration of a finetuning's training."""
+
+from pathlib import Path
+from typing import Any
+
+from captioning.captioner import Captioner
+from captioning.data.tokenizers import TokenizerName
+from captioning.progress_bar import say
+from captioning.training.finetune.photos import CaptionWords, Photos
+from captioning.training.finetune.plan import Plan
+from captioning.training.module import CIDER_OF_SETS
+
+
+def training_settings(
+    start: Captioner,
+    model: str | Path,
+    run: Path,
+    plan: Plan,
+    photos: Photos,
+    words: CaptionWords,
+    tokenizer_name: TokenizerName,
+) -> dict[str, Any]:
+    """The configuration of the training."""
+    config = start.config
+    parts = {name: _as_yaml(part) for name, part in config["model"].items()}
+    stages = len(getattr(start.model.encoder, "stages", ()))
+    trained_stages = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once
+    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trained_stages}
+    search = _as_yaml(config["search"])
+    if words.longest > search["init_args"].get("max_length", words.longest):
+        say(f"captions have up to {words.longest} words; so may the new model's")
+        search["init_args"]["max_length"] = words.longest
+    if not words.are_known:  # which words people repeat is seen in thousands of captions
+        search["init_args"]["repeats"] = True
+    if words.is_other_language:
+        say(f"captions in another language than {model}'s: none of its words is kept")
+    preprocessing = config["preprocessing"]
+    # As `best_between` weighs the photos to keep.
+    score = CIDER_OF_SETS if photos.kept_val else "CIDEr"
+    return {
+        "data": {
+            "size": preprocessing["size"],
+            "fit": preprocessing.get("fit", "crop"),
+            "batch_size": plan.batch_size,
+            "features": str(run / "features"),
+            "tokenizer": tokenizer_name,
+            "keep_words": not words.is_other_language,
+            "reader": photos.reader_settings,
+            "min_count": 1 if photos.own_captions < 2_000 else 3,
+            "leave_out": photos.faulty,
+        },
+        "model": {
+            **parts,
+            "search": search,
+            "default_map": config["default_map"],
+            "objective": {
+                "class_path": "captioning.training.CrossEntropy",
+                "init_args": {"attention_penalty": 0.0},
+            },
+            "initial": str(model),
+            "learning_rate": 4e-4,
+            "encoder_learning_rate": 5e-5,
+        },
+        "checkpoints": {"monitor": f"val/{score}"},
+        "early_stopping": {"patience": 4},
+        "trainer": {
+            "default_root_dir": str(run),
+            "max_epochs": plan.epochs,
+            "check_val_every_n_epoch": plan.epochs_per_validation,
+            "gradient_clip_val": 1.0,
+            "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
+        },
+    }
+
+
+def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
+    """A part's `config` in the form of a configuration file."""
+    arguments = {
+        name: _as_yaml(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        # A training finds out the sizes itself.
+        if name not in ("class", "class_name", "annotation_dim", "vocab_size")
+    }
+    return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
