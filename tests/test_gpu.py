@@ -127,7 +127,7 @@ def test_a_search_on_a_gpu_waits_once_a_word(decoder: str, search: str) -> None:
         without_values(captioner)
         annotations = captioner.encode(torch.zeros(3, 3, 32, 32, dtype=torch.uint8))
         waits.seen.clear()
-        decoded = captioner.decode(annotations, chosen)
+        decoded = captioner.find_captions(annotations, chosen)
     groups = 2 if search == "diverse" else 1
     begins = {"sampling": 1, "nucleus": 1, "constrained": 3}.get(search, 0)  # random numbers, table
     assert decoded.tokens.device.type == "cuda"

@@ -424,7 +424,7 @@ class Captioner:
         """Everything that the decoder computes once per image."""
         return self.remember_adapted(self.adapt(annotations))
 
-    def decode(
+    def find_captions(
         self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
     ) -> Decoded:
         """Captions as tokens, by `search` or the default search.

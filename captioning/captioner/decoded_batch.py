@@ -111,7 +111,7 @@ def decode_batch(
     scored: Tensor | None = None
     if written is None:
         of_images = search.for_images(view.view.pixels.numpy().tobytes() for view in views)
-        captions = captioner.decode(memory, of_images)
+        captions = captioner.find_captions(memory, of_images)
     else:
         written = written.to(captioner.device)
         scored, weights = captioner.teacher_forcing(memory, written)

@@ -197,7 +197,7 @@ class CaptioningModule(pl.LightningModule):
 
     def validation_step(self, batch: Batch, index: int) -> None:
         memory = self.captioner.remember(self.captioner.encode(batch.images))
-        tokens = self.captioner.decode(memory).tokens[:, 0].tolist()
+        tokens = self.captioner.find_captions(memory).tokens[:, 0].tolist()
         image_ids = [record.image_id for record in batch.records]
         self.validated.update(zip(image_ids, tokens, strict=True))
         self.scores.update(
