@@ -48,10 +48,12 @@ def seen_upload(job: Job) -> SeenUpload:
 
 def limit_memory(most: int) -> None:
     """Let this process have at most so many bytes, where the system can do this."""
-    with suppress(ImportError, ValueError, OSError):
+    if sys.platform != "win32":
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        _, highest = resource.getrlimit(resource.RLIMIT_AS)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (most, highest))
 
 
 def main() -> None:

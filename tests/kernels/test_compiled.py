@@ -125,7 +125,7 @@ for decoder in "additive", "transformer":
     torch.manual_seed(0)
     encoder = CNNEncoder("small", weights=None, trainable_stages=1)
     model = Model(encoder, Adapter(encoder.annotation_dim, 6), DECODERS[decoder](6, 30)).train()
-    fast, encode = accelerate(model), encoding_for_training(model)
+    fast, encode = model, encoding_for_training(model)
     for images, captions, words in [(4, 5, 2), (4, 5, 1), (4, 3, 2), (2, 5, 1), (4, 5, 3)]:
         pixels = torch.randint(256, (images, 3, 48, 48), dtype=torch.uint8)
         _, tokens = batch(images, captions, 1, words + 1)
