@@ -185,8 +185,9 @@ class Captioner:
         It is `model` itself without kernels, and on a GPU. It is made again when the model moves,
         is frozen, or gets another decoder.
         """
-        if not self.kernels:
-            return self.model
+        return self._accelerated() if self.kernels else self.model
+
+    def _accelerated(self) -> Model:
         trains = any(parameter.requires_grad for parameter in self.model.parameters())
         key = self.device, trains, self.model.decoder
         if self._network is None or self._network[0] != key:
@@ -205,6 +206,8 @@ class Captioner:
         """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
         self.model.eval().requires_grad_(False)
         self._network = None  # its encoder may be of earlier weights
+        if self.kernels:
+            self._accelerated()  # once, before several threads ask for it
         return self
 
     @overload

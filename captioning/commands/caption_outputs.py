@@ -5,7 +5,8 @@ import io
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,10 +80,11 @@ class Output(ABC):
 
 
 class TextFiles(Output):
-    """A text file per photo; one that exists goes if the model is not sure any more."""
+    """A text file per photo; one that existed goes if the model is not sure any more."""
 
-    def __init__(self, names: Mapping[Path, Path]) -> None:
+    def __init__(self, names: Mapping[Path, Path], existing: Collection[Path]) -> None:
         self.names = names
+        self.existing = existing  # the photos whose text file existed
 
     def add(self, captioned: CaptionedPhoto) -> None:
         file = self.names[captioned.photo]
@@ -91,7 +93,7 @@ class TextFiles(Output):
             with written_whole(file) as temporary:
                 content = "".join(f"{line}\n" for line in lines)
                 temporary.write_text(content, "utf-8", "backslashreplace")
-        else:
+        elif captioned.photo in self.existing:
             file.unlink(missing_ok=True)
 
 
@@ -133,7 +135,10 @@ class Table(Output):
 
     def add(self, captioned: CaptionedPhoto) -> None:
         photo = captioned.photo
-        name = str(photo) if photo.is_absolute() else os.path.relpath(photo, self.folder)
+        name = str(photo)
+        if not photo.is_absolute():
+            with suppress(ValueError):  # on another drive of Windows
+                name = os.path.relpath(photo, self.folder)
         self.rows += [table_row(name, text) for text in captioned.texts]
 
     def finish(self) -> None:

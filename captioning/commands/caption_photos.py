@@ -246,6 +246,9 @@ def _files(
     from captioning.data.images import output_names
 
     files: list[Output] = []
+    if texts.csv not in (None, STDOUT):
+        files.append(outputs.Table(texts.csv))
+    all_paths = paths
     if texts.txt or texts.txt_dir:
         names = output_names(paths, given, texts.txt_dir, ".txt")
         existing = {photo for photo, path in names.items() if os.path.lexists(path)}
@@ -254,13 +257,13 @@ def _files(
         elif existing and not overwrite:
             path = next(path for photo, path in names.items() if photo in existing)
             raise InputError(f"{path}: exists; give --skip-existing to keep it, or --overwrite")
-        files.append(outputs.TextFiles(names))
+        files.append(outputs.TextFiles(names, existing))
     for suffix, folder in pictures.folders.items():
-        names = output_names(paths, given, folder, suffix, [INDEX] if suffix == ".html" else [])
+        taken = [INDEX] if suffix == ".html" else []
+        names = output_names(all_paths, given, folder, suffix, taken)  # also of skipped ones
+        names = {photo: names[photo] for photo in paths}
         is_page = suffix == ".html"
         files.append(outputs.Pages(names, folder) if is_page else outputs.Pictures(names))
-    if texts.csv not in (None, STDOUT):
-        files.append(outputs.Table(texts.csv))
     if not overwrite:
         outputs.check_new(files)
     return paths, files

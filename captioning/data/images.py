@@ -54,6 +54,9 @@ PACKED = {
 }
 """What to do with files that hold photos, by their suffixes."""
 
+LONGEST_NAME = 255
+"""Bytes of the longest name of a file."""
+
 STDIN = "-"
 """Stands for standard input, which lists photos."""
 
@@ -282,21 +285,19 @@ def output_names(
         InputError: two photos would have the same output, or an output would replace a photo.
     """
     photos = dict.fromkeys(photos)
-    roots = [Path(path) for path in map(_fixed_part, given) if path]
+    roots = sorted((Path(path) for path in map(_fixed_part, given) if path), key=_depth)[::-1]
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
     taken = {name.casefold(): Path(name) for name in taken_names}  # some file systems ignore case
     later = HEIF_SUFFIXES | RAW_SUFFIXES
     for photo in sorted(photos, key=lambda photo: photo.suffix.lower() in later):
-        below = next((photo.relative_to(r) for r in roots if photo.is_relative_to(r)), None)
-        output = photo if folder is None else below or Path(photo.name)
-        stem = photo.stem
-        if len(os.fsencode(photo.name)) > 200:  # too long for another suffix
-            stem = f"{stem[:50]}-{zlib.crc32(os.fsencode(photo.name)):08x}"
-        output = output.with_name(f"{stem}{suffix}")
+        output = photo if folder is None else _below(photo, roots)
+        if not output.name:  # a folder without permission, which gets no output
+            output /= "folder"
+        output = output.with_name(_fitting_name(photo, suffix))
         other = taken.get(str(output).casefold())
         if other is not None and other.parent in (photo.parent, Path()):
-            output = output.with_name(f"{stem}{photo.suffix}{suffix}")
+            output = output.with_name(_fitting_name(photo, f"{photo.suffix}{suffix}"))
             other = taken.get(str(output).casefold())
         names[photo] = output if folder is None else Path(folder) / output
         if other is not None:
@@ -311,6 +312,26 @@ def output_names(
                 f"{original}; choose another folder"
             )
     return names
+
+
+def _below(photo: Path, roots: Sequence[Path]) -> Path:
+    """A photo's path below the first of the roots that holds it, else its file name."""
+    for root in roots:
+        if photo.is_relative_to(root) and ".." not in photo.relative_to(root).parts:
+            return photo.relative_to(root)
+    return Path(photo.name)
+
+
+def _depth(folder: Path) -> int:
+    return len(folder.parts)
+
+
+def _fitting_name(photo: Path, suffix: str) -> str:
+    """A photo's name with another suffix, shortened if file systems would refuse it."""
+    name = f"{photo.stem}{suffix}"
+    if len(os.fsencode(name)) <= LONGEST_NAME:
+        return name
+    return f"{photo.stem[:50]}-{zlib.crc32(os.fsencode(photo.name)):08x}{suffix}"
 
 
 def _fixed_part(path: str | Path) -> str | Path | None:

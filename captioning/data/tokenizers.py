@@ -67,7 +67,7 @@ def pieces(
         words: of the caption, in any spelling.
         name: of the tokenizer.
         joints: what is written in place of a space, for tokenizers that cut at spaces: by two words
-            (``sull erba``), by a word with any before it (`` 's``), or after it (``sull ``).
+            with a space between, or by one with a space on the side of any other word.
     """
     if name in SPACED:
         lower = [word.lower() for word in words]

@@ -335,6 +335,25 @@ def test_outputs_mirror_the_folders_of_the_photos(tmp_path: Path) -> None:
         output_names(found, found, "out", ".html")
 
 
+def test_outputs_stay_in_their_folder_with_the_names_of_all_photos(tmp_path: Path) -> None:
+    other, long = Path("../other/dog.jpg"), Path("p", "x" * 205 + ".jpg")
+    for roots in ([".", "../other"], ["../other", "."], ["*.jpg", other]):
+        assert output_names([other], roots, "out", ".png") == {other: Path("out/dog.png")}
+    assert output_names([long], ["p"], None, ".txt")[long] == long.with_suffix(".txt")
+    assert output_names([Path("locked")], ["locked"], "out", ".png")  # a folder that is not read
+
+
+def test_pictures_are_named_beside_photos_that_are_skipped(
+    model: list[str], tmp_path: Path
+) -> None:
+    draw_photos(tmp_path / "p", "dog.jpg")
+    command = ["caption", str(tmp_path / "p"), *model, "--txt", "--overlay", str(tmp_path / "o")]
+    assert main(command) == 0
+    draw_photos(tmp_path / "p", "dog.png")
+    assert main([*command, "--skip-existing"]) == 0
+    assert {path.name for path in (tmp_path / "o").iterdir()} == {"dog.png", "dog.png.png"}
+
+
 def test_folders_are_searched_without_what_is_excluded(
     model: list[str], photos: Path, capsys: Capture
 ) -> None:
