@@ -104,7 +104,7 @@ class Ours:
 @torch.no_grad()
 def search(captioner: Any, annotations: Float[Tensor, "B L D"]) -> Any:
     """The captions of all photos by the captioner's search."""
-    return captioner.decode(annotations)
+    return captioner.find_captions(annotations)
 
 
 def caption(captioner: Any, photos: Sequence[Path]) -> list[str]:

@@ -48,8 +48,10 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
     """
     with reading(path):
         name = str(path)
-        if name.startswith("data:") or len(name) > LONGEST_PATH:
+        if name.startswith("data:"):
             raise InputError(f"{name[:40]}...: text, not a path; decode it to bytes first")
+        if len(name) > LONGEST_PATH:
+            raise InputError(f"{name[:40]}...: name too long; if it is a photo as text, decode it")
         if name.startswith("file:/"):
             raise InputError(f"{path}: an address; give the path")
         if re.match(r"\w\w+:/", name):

@@ -83,7 +83,10 @@ def test_invalid_json_is_an_error_of_one_line(content: bytes, reason: str, tmp_p
         ("https://example.org/a.jpg", "an address, not a file"),
         ("file:///home/a.jpg", "file:///home/a.jpg: an address; give the path"),
         ("data:image/png;base64,iVBORw0KGgo=", "data:image/.*: text, not a path; decode it"),
-        ("iVBORw0KGgo" * 1000, r"^iVBORw.{34}\.\.\.: text, not a path; decode it to bytes first"),
+        (
+            "iVBORw0KGgo" * 1000,
+            r"^iVBORw.{34}\.\.\.: name too long; if it is a photo as text, decode it",
+        ),
         ("a\0b", "null byte"),
         ("sparse.json", r"sparse\.json: more than 2,147,483,648 bytes"),
     ],

@@ -50,7 +50,8 @@ def accelerate(model: Model) -> Model:
         The model itself on a GPU, where it is as fast; and if neither part has a kernel. A decoder
         without one is told by a log line.
     """
-    if next(model.parameters()).device.type != "cpu":
+    device = next(model.parameters()).device.type
+    if device != "cpu" or device in COMPILES:
         return model
     from captioning.kernels.convolutions import folded
     from captioning.kernels.fast_lstm import FastLSTM, why_not
