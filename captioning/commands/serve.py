@@ -20,7 +20,7 @@ def serve_captions(
     max_photos: PositiveInt = 16,
     decode_timeout: PositiveFloat = 10.0,
     timeout: PositiveFloat = 30.0,
-    queue: PositiveInt = 64,
+    queue: PositiveInt = 128,
 ) -> None:
     """Serve a page in the browser and a JSON API, until interrupted; needs the extra serve.
 
@@ -37,7 +37,8 @@ def serve_captions(
         max_photos: Of a request.
         decode_timeout: Seconds that decoding a photo may take.
         timeout: Seconds that a request may take.
-        queue: Photos that wait or are captioned at a time.
+        queue: Photos that wait or are captioned at a time, at most half of them of one client
+            (unless its last request brings more).
     """
     from captioning import serving
 

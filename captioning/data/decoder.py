@@ -29,7 +29,7 @@ class Job(NamedTuple):
     memory: int  # the most bytes that the process may have, where the system can limit them
 
 
-class SeenUpload(NamedTuple):
+class DecodedUpload(NamedTuple):
     """An upload as the model sees it, and a small copy."""
 
     pixels: bytes  # of the square, row by row in RGB
@@ -38,12 +38,12 @@ class SeenUpload(NamedTuple):
     jpeg: str  # a data URI
 
 
-def seen_upload(job: Job) -> SeenUpload:
+def decode_upload(job: Job) -> DecodedUpload:
     """The upload as the model sees it; raises InputError as `read_photo`."""
     photo = read_photo(job.upload, max(decoded_side(job.side), job.long_side))
-    seen, place = square(photo, seen_place(photo.size, job.fit), job.side)
-    small = jpeg(photo.image, job.long_side) if job.long_side else ""
-    return SeenUpload(seen.tobytes(), place, photo.size, small)
+    pixels, place = square(photo, seen_place(photo.size, job.fit), job.side)
+    small_copy = jpeg(photo.image, job.long_side) if job.long_side else ""
+    return DecodedUpload(pixels.tobytes(), place, photo.size, small_copy)
 
 
 def limit_memory(most: int) -> None:
@@ -59,7 +59,7 @@ def limit_memory(most: int) -> None:
 def main() -> None:
     """Answer jobs on standard input until it ends.
 
-    A job is a pickle. An answer is its length and a pickle: a SeenUpload, or an InputError. An
+    A job is a pickle. An answer is its length and a pickle: a DecodedUpload, or an InputError. An
     empty answer comes first, when the process is ready.
     """
     answers = os.fdopen(os.dup(1), "wb")
@@ -77,7 +77,7 @@ def main() -> None:
             job = pickle.load(sys.stdin.buffer)
             limit_memory(job.memory)
             try:
-                answer = pickle.dumps(seen_upload(job))
+                answer = pickle.dumps(decode_upload(job))
             except InputError as error:
                 answer = pickle.dumps(error)
             del job

@@ -71,6 +71,10 @@ class PhotoSizeError(InputError):
     """A photo that has too many pixels, or takes too long to decode."""
 
 
+class UnknownFormatError(InputError):
+    """A file that is no photo, or one in a format that is not read."""
+
+
 @dataclass(frozen=True)
 class Upload:
     """A photo in memory."""
@@ -103,7 +107,8 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
         max_pixels: the most pixels, checked before decoding; an upload has its own limit.
 
     Raises:
-        InputError: the file cannot be read, is in no supported format, or is damaged.
+        InputError: the file cannot be read, or is damaged.
+        UnknownFormatError: it is in no format that is read.
         PhotoSizeError: it has too many pixels.
     """
     return read_photo(path, None, max_pixels).image
@@ -161,7 +166,7 @@ def read_photo(
                 reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
             elif not file.read(1):
                 reason = "empty file (0 bytes); copy or download the photo again"
-            raise InputError(f"{path}: {reason}") from None
+            raise UnknownFormatError(f"{path}: {reason}") from None
         except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(

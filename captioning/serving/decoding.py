@@ -6,21 +6,22 @@ import pickle
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import numpy as np
 from fastapi import UploadFile
 
-from captioning.data.decoder import COMMAND, LENGTH, Job, SeenUpload
-from captioning.data.images import PhotoSizeError, Upload
+from captioning.data.decoder import COMMAND, LENGTH, DecodedUpload, Job
+from captioning.data.images import PhotoSizeError, UnknownFormatError, Upload
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.errors import InputError
+from captioning.serving.fair_pool import FairPool
 from captioning.serving.protection import Limits
 
 PROCESSES = 2
 QUICK = 1.0
-"""Seconds for a photo at first. One that needs more time or memory is decoded again, and only one
-such photo at a time, so that a process and memory stay free for others."""
+"""Seconds for a photo at first. One that fails within these limits is decoded again with more time
+and memory, and only one such photo at a time, so that a process and memory stay free for others."""
 
 MEMORY = 100_000_000  # bytes of a process without a photo
 PIXEL_MEMORY = 7, 18
@@ -40,11 +41,9 @@ class Decoders:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._again = asyncio.Lock()  # of the photo that is decoded again
         self._decoders = [_Decoder() for _ in range(PROCESSES)]
-        self._free: asyncio.Queue[_Decoder] = asyncio.Queue()
-        for decoder in self._decoders:
-            self._free.put_nowait(decoder)
+        self._pool = FairPool(self._decoders)
+        self._second_tries = FairPool([None])  # one at a time
 
     @asynccontextmanager
     async def running(self, app: object = None) -> AsyncIterator[None]:
@@ -52,41 +51,40 @@ class Decoders:
         for decoder in self._decoders:
             await decoder.start()
         yield
-        for decoder in [await self._free.get() for _ in self._decoders]:  # when none is in use
-            await decoder.end()
-            self._free.put_nowait(decoder)
+        async with AsyncExitStack() as loans:  # when none is in use
+            for _ in self._decoders:
+                decoder = await loans.enter_async_context(self._pool.lend("server"))
+                await decoder.end()
 
-    async def seen(
-        self, upload: UploadFile, preprocessing: Preprocessing, long_side: int = 0
+    async def decode(
+        self, upload: UploadFile, preprocessing: Preprocessing, long_side: int, client: str
     ) -> tuple[View, str]:
         """The upload as the model sees it, and as a JPEG in a data URI, which is empty for side 0.
 
         Raises:
-            InputError: it cannot be read.
+            UnknownFormatError: it is in no format that is taken.
             PhotoSizeError: it has too many pixels, or takes too long.
+            InputError: it is damaged.
         """
         name, side = (upload.filename or "photo")[-LONGEST_NAME:], preprocessing.size
 
-        async def answer(seconds: float, pixel_memory: int) -> SeenUpload | InputError:
+        async def answer(seconds: float, pixel_memory: int) -> DecodedUpload | InputError:
             memory = MEMORY + pixel_memory * self._limits.pixels
-            decoder = await self._free.get()
-            try:
+            async with self._pool.lend(client) as decoder:
                 await upload.seek(0)
                 photo = Upload(name, await upload.read(), self._limits.pixels)
                 job = Job(photo, side, preprocessing.fit, long_side, memory)
                 return await decoder.answer(job, seconds)
-            finally:
-                self._free.put_nowait(decoder)
 
         seconds = self._limits.decoding_seconds
-        seen = await answer(min(QUICK, seconds), PIXEL_MEMORY[0])
-        if isinstance(seen, InputError):
-            async with self._again:
-                seen = await answer(seconds, PIXEL_MEMORY[1])
-        if isinstance(seen, InputError):
-            raise seen
-        square = np.frombuffer(bytearray(seen.pixels), np.uint8).reshape(side, side, 3)
-        return View.of(square, seen.place, seen.size), seen.jpeg
+        decoded = await answer(min(QUICK, seconds), PIXEL_MEMORY[0])
+        if isinstance(decoded, InputError) and not isinstance(decoded, UnknownFormatError):
+            async with self._second_tries.lend(client):
+                decoded = await answer(seconds, PIXEL_MEMORY[1])
+        if isinstance(decoded, InputError):
+            raise decoded
+        square = np.frombuffer(bytearray(decoded.pixels), np.uint8).reshape(side, side, 3)
+        return View.of(square, decoded.place, decoded.size), decoded.jpeg
 
 
 class _Decoder:
@@ -110,7 +108,7 @@ class _Decoder:
             )
         return self._process
 
-    async def answer(self, job: Job, seconds: float) -> SeenUpload | InputError:
+    async def answer(self, job: Job, seconds: float) -> DecodedUpload | InputError:
         """The upload, or why it has none; the process is ended if it takes longer or crashes."""
         try:
             process = await self.start()
@@ -121,7 +119,7 @@ class _Decoder:
                 assert process.stdin
                 process.stdin.write(pickle.dumps(job))
                 await process.stdin.drain()
-                answer: SeenUpload | InputError = pickle.loads(await _message(process))
+                answer: DecodedUpload | InputError = pickle.loads(await _message(process))
                 return answer
         except BaseException as error:  # such as the cancellation of a client that has gone
             has_crashed = self._is_ready and isinstance(

@@ -68,7 +68,7 @@ class Limits:
     pixels: int = 25_000_000  # of a photo
     decoding_seconds: float = 10.0  # for a photo
     seconds: float = 30.0  # from the end of a request's header to its answer
-    queue: int = 64  # photos that wait or are captioned at a time
+    queue: int = 128  # photos that wait or are captioned at a time
     photos: int = MOST_PHOTOS  # of a request
     uploads: int = 256_000_000  # bytes of all bodies that are held at a time
     header_seconds: float = 5.0  # for a header, from the start of a connection or the last answer
@@ -103,17 +103,17 @@ class AllowedHosts:
         if name in ("localhost", self.address, self.host.lower(), *self.trusted):
             return True
         is_everywhere = ip_address(self.address.partition("%")[0]).is_unspecified
-        own = socket.gethostname().lower()
+        machine = socket.gethostname().lower()
         try:
             return ip_address(name).is_loopback or is_everywhere
         except ValueError:
-            return is_everywhere and name in (own, f"{own}.local")
+            return is_everywhere and name in (machine, f"{machine}.local")
 
 
 def _name(authority: str) -> str | None:
     """The host of "host:port" without brackets; None if malformed."""
-    found = AUTHORITY.fullmatch(authority.lower())
-    return found and (found[1] or found[2])
+    match = AUTHORITY.fullmatch(authority.lower())
+    return match and (match[1] or match[2])
 
 
 class Protection:
@@ -126,32 +126,32 @@ class Protection:
         self.app = app
         self.limits = limits
         self.hosts = hosts
-        self._held = 0
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        announced = Headers(scope=scope).get("content-length", "")
-        size, most, is_whole = 0, self.limits.bytes, False
+        content_length = Headers(scope=scope).get("content-length", "")
+        size, limit, is_complete = 0, self.limits.bytes, False
 
-        async def counted() -> Message:
-            nonlocal size, is_whole
-            too_large = HTTPException(413, f"more than {most / 1e6:g} MB; send a smaller photo")
-            if announced.isdecimal() and int(announced) > most:
+        async def receive_counted() -> Message:
+            nonlocal size, is_complete
+            too_large = HTTPException(413, f"more than {limit / 1e6:g} MB; send a smaller photo")
+            if content_length.isdecimal() and int(content_length) > limit:
                 raise too_large
             message = await receive()
             piece = len(message.get("body", b""))
             size += piece
-            self._held += piece
-            is_whole = not message.get("more_body", False)
-            if size > most:
+            self._held_bytes += piece
+            is_complete = not message.get("more_body", False)
+            if size > limit:
                 raise too_large
-            if self._held > self.limits.uploads:
+            if self._held_bytes > self.limits.uploads:
                 raise HTTPException(503, "too many large photos at a time; try again in a moment")
             return message
 
-        async def sent(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
@@ -159,32 +159,32 @@ class Protection:
         answer = self._refused(Headers(scope=scope), scope["method"]) or self.app
         try:
             async with asyncio.timeout(self.limits.seconds):
-                await answer(scope, counted, sent)
+                await answer(scope, receive_counted, send_with_headers)
         except TimeoutError:
             late = f"within the {self.limits.seconds:g} seconds that a request may take"
-            if is_whole:
+            if is_complete:
                 answer = refusal(504, f"no captions {late}; try again later or ask for fewer")
             else:
                 answer = refusal(408, f"the photo did not arrive {late}; send a smaller one")
-            await answer(scope, receive, sent)
+            await answer(scope, receive, send_with_headers)
         finally:
-            self._held -= size
+            self._held_bytes -= size
 
     def _refused(self, headers: Headers, method: str) -> ASGIApp | None:
         """The answer to a request for another host, or from a page of another site."""
-        given = headers.getlist("host")
-        name = _name(given[0]) if len(given) == 1 else None
+        hosts = headers.getlist("host")
+        name = _name(hosts[0]) if len(hosts) == 1 else None
         if name is None:
             return refusal(400, "the Host header is missing or malformed; send this server's name")
         if name not in self.hosts:
             sentence = f"this server is not {name}; if it should be, start it with --allow-host"
             return refusal(421, sentence)
         # Browsers say whose page sends, in this header or, where it is not encrypted, in Origin.
-        is_own = headers.get("sec-fetch-site") in ("same-origin", "none")
+        is_same_site = headers.get("sec-fetch-site") in ("same-origin", "none")
         if "sec-fetch-site" not in headers:
-            authority = headers.get("origin", f"//{given[0]}").lower().partition("//")[2]
-            is_own = authority == given[0].lower() or _name(authority) in self.hosts.trusted
-        if is_own or method in SAFE_METHODS:
+            authority = headers.get("origin", f"//{hosts[0]}").lower().partition("//")[2]
+            is_same_site = authority == hosts[0].lower() or _name(authority) in self.hosts.trusted
+        if is_same_site or method in SAFE_METHODS:
             return None
         return refusal(403, "pages of other sites may not send photos; open this server's own page")
 
@@ -202,9 +202,9 @@ async def answer_to_error(request: Request, error: Exception) -> Response:
             return refusal(error.status_code, error.detail, error.headers)
         case RequestValidationError():
             lines = []
-            for found in error.errors():  # a photo's number follows its field
-                [*_, field] = (part for part in found["loc"] if isinstance(part, str))
-                lines.append(f"{field}: {found['msg']}")
+            for details in error.errors():  # a photo's number follows its field
+                [*_, field] = (part for part in details["loc"] if isinstance(part, str))
+                lines.append(f"{field}: {details['msg']}")
             return refusal(422, f"{'; '.join(lines)}; see /docs for the fields")
         case InputError():
             statuses = {MapError: 422, PhotoSizeError: 413}

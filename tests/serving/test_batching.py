@@ -1,4 +1,5 @@
 import io
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -10,7 +11,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from captioning.captioner import Captioner
-from tests.serving.conftest import Ask, assert_refused, wait_for, waiting
+from tests.serving.conftest import Ask, Serve, assert_refused, wait_for, waiting
 
 
 def answers_at_once(
@@ -93,6 +94,24 @@ def test_requests_beyond_the_queue_are_refused(ask: Ask, held: Event, photo: byt
         held.set()
         assert first.result().status_code == 200
     assert client.post("/caption", files={"photo": photo}).status_code == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+def test_a_client_takes_half_of_the_queue_at_most(serve: Serve, held: Event, photo: bytes) -> None:
+    client = serve(queue=4)
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    photos, one = [("photo", photo)] * 2, {"photo": photo}
+    with (
+        httpx.Client(base_url=client.base_url, transport=transport) as other,
+        ThreadPoolExecutor(2) as clients,
+    ):
+        first = clients.submit(client.post, "/caption", files=photos)
+        wait_for(lambda: waiting(client) == 2)
+        assert client.post("/caption", files=one).status_code == 503
+        second = clients.submit(other.post, "/caption", files=one)
+        wait_for(lambda: waiting(client) == 3)
+        held.set()
+        assert (first.result().status_code, second.result().status_code) == (200, 200)
 
 
 def test_a_request_over_the_time_limit_is_given_up(ask: Ask, held: Event, photo: bytes) -> None:

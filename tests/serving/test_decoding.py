@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import httpx
 import pytest
 from PIL import Image
 
@@ -89,4 +90,28 @@ def test_a_photo_is_captioned_while_costly_ones_are_decoded(
         begun = time.monotonic()
         assert client.post("/caption", files={"photo": photo}).status_code == 200
         assert time.monotonic() - begun < 2
+        begun = time.monotonic()
+        assert client.post("/caption", files={"photo": b"text"}).status_code == 415
+        assert time.monotonic() - begun < 2  # no second try behind the costly photos
     assert {answer.result().status_code for answer in answers} <= {200, 413, 415, 504}
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+def test_a_client_with_many_costly_photos_does_not_delay_another(
+    serve: Serve, photo: bytes
+) -> None:
+    client, files = serve(queue=80, decoding_seconds=3.0), {"photo": costly.progressive_jpeg()}
+    stranger = httpx.Client(
+        base_url=client.base_url, transport=httpx.HTTPTransport(local_address="127.0.0.2")
+    )
+    with stranger, ThreadPoolExecutor(50) as threads:
+        answers = [threads.submit(stranger.post, "/caption", files=files) for _ in range(50)]
+        wait_for(lambda: waiting(client) == 40)  # half of the queue
+        for _ in range(3):
+            begun = time.monotonic()
+            assert client.post("/caption", files={"photo": photo}).status_code == 200
+            assert time.monotonic() - begun < 2
+        stranger.close()
+        for answer in answers:
+            answer.cancel()
