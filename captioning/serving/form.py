@@ -109,9 +109,9 @@ class CaptionForm(BaseModel):
             raise HTTPException(422, "begin is for beam search; leave out sample and text")
         kind = BeamSearch if self.beam else Sampling if self.sample else type(default)
         if kind is Sampling:
-            asked = {} if self.temperature is None else {"temperature": self.temperature}
+            temperature = {} if self.temperature is None else {"temperature": self.temperature}
             # Without a seed, there are other captions at every request.
-            return default.replace(kind, captions=self.captions, seed=None, **asked)
+            return default.replace(kind, captions=self.captions, seed=None, **temperature)
         if self.temperature is not None:
             raise HTTPException(422, "temperature is for sampling; send sample=true with it")
         search = default.replace(kind, **({"width": self.beam} if self.beam else {}))
@@ -125,18 +125,18 @@ class CaptionForm(BaseModel):
         return search
 
     def _maps(self, offered: Sequence[str]) -> tuple[str, ...]:
-        wanted = [name for name in (self.map, self.compare) if name is not None]
-        if wanted and not self.view:
+        requested = [name for name in (self.map, self.compare) if name is not None]
+        if requested and not self.view:
             raise HTTPException(422, "map and compare are for the view; send view=true with them")
         if not self.view:
             return ()
-        for name in wanted:
+        for name in requested:
             if name not in offered:
                 names = ", ".join(offered)
                 raise HTTPException(
                     422, f"map {shown(name)} is not offered here; choose from {names}"
                 )
-        return tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
+        return tuple(dict.fromkeys([self.map or offered[0], *requested[-1:]]))
 
 
 def _slow(maps: Sequence[str]) -> list[str]:
