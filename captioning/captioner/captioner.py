@@ -312,7 +312,7 @@ class Captioner:
         is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= LONGEST_PATH
         name = photo if is_named else f"photo {number + 1}"
         try:
-            readable = self.preprocessing.readable(photo, str(name))
+            readable = self.preprocessing.photo_source(photo, str(name))
             view = readable if isinstance(readable, View) else self.preprocessing(readable)
         except InputError as error:
             path = name if isinstance(name, Path) else str(name)

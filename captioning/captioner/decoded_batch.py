@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.data.preprocessing import Readable, View
+from captioning.data.preprocessing import PhotoSource, View
 from captioning.data.vocabulary import BOS, PAD
 from captioning.device import on_device
 from captioning.errors import InputError
@@ -32,7 +32,7 @@ class PhotoView(NamedTuple):
     """
 
     number: int
-    photo: Readable
+    photo: PhotoSource
     view: View
 
 

@@ -1,6 +1,6 @@
-"""A process that decodes uploads, so that one that costs too much can be ended; needs no torch.
+"""Decodes uploads in a process that the server can end if a photo takes too much; needs no torch.
 
-`captioning.serving` starts `main`, and sends it jobs.
+`captioning.serving` starts `main` and sends it jobs.
 """
 
 import os
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from PIL import AvifImagePlugin
 
-from captioning.data.framing import Fit, Place, decoded_side, jpeg, seen_place, square
+from captioning.data.framing import Box, Fit, crop_box, decoded_side, jpeg, square
 from captioning.data.images import Upload, read_photo
 from captioning.errors import InputError
 
-LENGTH = 8  # bytes before an answer that hold its length
+LENGTH = 8  # bytes of the length in front of an answer
 COMMAND = "from captioning.data.decoder import main; main()"
 
 
@@ -26,34 +26,34 @@ class Job(NamedTuple):
     side: int  # of the square that the model sees, in pixels
     fit: Fit
     long_side: int  # of the JPEG, in pixels; 0 for none
-    memory: int  # the most bytes that the process may have, where the system can limit them
+    memory: int  # limit of the process in bytes, where the system has limits
 
 
 class DecodedUpload(NamedTuple):
     """An upload as the model sees it, and a small copy."""
 
     pixels: bytes  # of the square, row by row in RGB
-    place: Place  # of the square in the photo
+    crop: Box  # of the square in the photo
     size: tuple[int, int]  # width and height of the photo in pixels
     jpeg: str  # a data URI
 
 
 def decode_upload(job: Job) -> DecodedUpload:
-    """The upload as the model sees it; raises InputError as `read_photo`."""
+    """Decode an upload; raises InputError as `read_photo` does."""
     photo = read_photo(job.upload, max(decoded_side(job.side), job.long_side))
-    pixels, place = square(photo, seen_place(photo.size, job.fit), job.side)
+    image, crop = square(photo, crop_box(photo.size, job.fit), job.side)
     small_copy = jpeg(photo.image, job.long_side) if job.long_side else ""
-    return DecodedUpload(pixels.tobytes(), place, photo.size, small_copy)
+    return DecodedUpload(image.tobytes(), crop, photo.size, small_copy)
 
 
-def limit_memory(most: int) -> None:
-    """Let this process have at most so many bytes, where the system can do this."""
+def limit_memory(limit: int) -> None:
+    """Limit the memory of this process to so many bytes, where the system can."""
     if sys.platform != "win32":
         import resource
 
-        _, highest = resource.getrlimit(resource.RLIMIT_AS)
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (most, highest))
+            resource.setrlimit(resource.RLIMIT_AS, (limit, hard_limit))
 
 
 def main() -> None:

@@ -9,26 +9,26 @@ from PIL.Image import Image, Resampling, new
 
 from captioning.data.images import DecodedPhoto
 
-MARGIN = 7 / 8
-"""Sides of a random crop as a fraction of those of the part that is otherwise seen."""
+CROP_SCALE = 7 / 8
+"""Sides of a random crop, as a fraction of the sides of `crop_box`."""
 
 GREY = (128, 128, 128)  # of the bars beside a padded photo
-QUALITY = 85  # of JPEG
+JPEG_QUALITY = 85
 
 Fit = Literal["crop", "pad", "squeeze"]
-"""How a photo becomes a square: its middle alone, with bars beside it, or with another shape."""
+"""How a photo becomes a square: cut to its middle, padded with bars, or stretched."""
 
-Place = tuple[float, float, float, float]
+Box = tuple[float, float, float, float]
 """Left, top, width and height of a part of a photo in its pixels; bars lie outside the photo."""
 
 
 def decoded_side(side: int) -> int:
-    """The least pixels along each side of a decoded photo, for a square of `side` pixels."""
-    return math.ceil(2 * side / MARGIN)
+    """The minimum side of a decoded photo, for a square of `side` pixels."""
+    return math.ceil(2 * side / CROP_SCALE)
 
 
-def seen_place(size: tuple[int, int], fit: Fit) -> Place:
-    """The part that is seen of a photo of this width and height."""
+def crop_box(size: tuple[int, int], fit: Fit) -> Box:
+    """The part of a photo of this width and height that the model sees."""
     width, height = size
     if fit == "squeeze":
         return 0.0, 0.0, float(width), float(height)
@@ -36,32 +36,33 @@ def seen_place(size: tuple[int, int], fit: Fit) -> Place:
     return (width - side) / 2, (height - side) / 2, side, side
 
 
-def square(photo: DecodedPhoto, place: Place, side: int) -> tuple[Image, Place]:
+def square(photo: DecodedPhoto, crop: Box, side: int) -> tuple[Image, Box]:
     """A part of a photo as a square of `side` pixels, with bars where it lies outside.
 
     Returns:
-        the square, and its exact place: bars take whole pixels of it.
+        The square and its exact box, in which bars take whole pixels of the square.
     """
     image, size = photo
-    along = []  # the columns, then the rows
-    for start, extent, length in zip(place[:2], place[2:], size, strict=True):
+    axes = []  # the columns, then the rows
+    for start, extent, length in zip(crop[:2], crop[2:], size, strict=True):
         first, last = max(start, 0.0), min(start + extent, float(length))
-        shown, bar, covered = side, 0, (start, extent)
+        visible, bar, covered = side, 0, (start, extent)
         if (first, last) != (start, start + extent):
-            shown = max(1, round(side * (last - first) / extent))
-            bar = min(round(side * (first - start) / extent), side - shown)
-            scale = (last - first) / shown
+            visible = max(1, round(side * (last - first) / extent))
+            bar = min(round(side * (first - start) / extent), side - visible)
+            scale = (last - first) / visible
             covered = first - bar * scale, side * scale
-        along.append((first, last, shown, bar, covered))
-    (x0, x1, across, x_bar, (left, width)), (y0, y1, down, y_bar, (top, height)) = along
+        axes.append((first, last, visible, bar, covered))
+    (x0, x1, across, x_bar, (left, width)), (y0, y1, down, y_bar, (top, height)) = axes
     # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
-    r = round(size[0] / image.width)
-    box = x0 / r, y0 / r, x1 / r, y1 / r
-    seen = image.resize((across, down), Resampling.BILINEAR, box, reducing_gap=3.0)
+    reduction = round(size[0] / image.width)
+    box = x0 / reduction, y0 / reduction, x1 / reduction, y1 / reduction
+    resized = image.resize((across, down), Resampling.BILINEAR, box, reducing_gap=3.0)
     if (across, down) != (side, side):
-        small, seen = seen, new("RGB", (side, side), GREY)
-        seen.paste(small, (x_bar, y_bar))
-    return seen, (left, top, width, height)
+        padded = new("RGB", (side, side), GREY)
+        padded.paste(resized, (x_bar, y_bar))
+        resized = padded
+    return resized, (left, top, width, height)
 
 
 def jpeg(photo: Image, long_side: int) -> str:
@@ -73,5 +74,5 @@ def jpeg(photo: Image, long_side: int) -> str:
     small = small.resize(size, Resampling.LANCZOS, reducing_gap=3.0)
     small.info.clear()  # comments and XMP, such as where it was taken, would be written too
     content = io.BytesIO()
-    small.save(content, format="JPEG", quality=QUALITY, optimize=True)
+    small.save(content, format="JPEG", quality=JPEG_QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -1,4 +1,4 @@
-"""How a photo becomes the image that the encoder sees, in training and afterwards."""
+"""Turns photos into the images that the encoder sees, in training and inference alike."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from PIL.Image import Image, fromarray
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.framing import MARGIN, Fit, Place, decoded_side, seen_place, square
+from captioning.data.framing import CROP_SCALE, Box, Fit, crop_box, decoded_side, square
 from captioning.data.images import FORMATS, MAX_PIXELS, DecodedPhoto, Upload, read_photo, upright
 from captioning.errors import InputError, reading, shown
 
@@ -23,16 +23,16 @@ class View(NamedTuple):
     """What the model sees of a photo."""
 
     pixels: UInt8[Tensor, "3 S S"] | Float16[Tensor, "P C"]  # or cached features
-    crop: Place  # the part of the photo, with the bars beside it
+    crop: Box  # the part of the photo, with the bars beside it
     size: tuple[int, int]  # width and height of the photo in pixels
 
     @classmethod
-    def of(cls, square: UInt8[np.ndarray, "S S 3"], crop: Place, size: tuple[int, int]) -> "View":
+    def of(cls, square: UInt8[np.ndarray, "S S 3"], crop: Box, size: tuple[int, int]) -> "View":
         """The view with the pixels of a square."""
         return cls(torch.from_numpy(square).permute(2, 0, 1).contiguous(), crop, size)
 
     def mirrored(self) -> "View":
-        """With left and right exchanged."""
+        """The view with left and right exchanged."""
         return self._replace(pixels=self.pixels.flip(-1))
 
 
@@ -44,27 +44,38 @@ class BinaryFile(Protocol):
         """All its bytes."""
 
 
-Readable = str | Path | Image | Upload | View
+PhotoSource = str | Path | Image | Upload | View
+"""A photo as `Preprocessing` takes it: a path, an image in RGB, the bytes of a file, or a view."""
+
 Photo = (
-    Readable | bytes | bytearray | memoryview | np.ndarray | Tensor | Mapping[str, Any] | BinaryFile
+    PhotoSource
+    | bytes
+    | bytearray
+    | memoryview
+    | np.ndarray
+    | Tensor
+    | Mapping[str, Any]
+    | BinaryFile
 )
 """A path, a PIL image, the bytes of a file, a readable binary file, pixels, or a row of Hugging
 Face's `datasets` (a mapping with ``image``, or with ``bytes`` and ``path``).
 
-Pixels are an array (H, W, 3) or a tensor (3, H, W) of uint8; what Pillow makes an image of is read
-as that image, such as 16-bit greys (H, W)."""
+Pixels are an array (H, W, 3) or a tensor (3, H, W) of uint8; other arrays that Pillow can read as
+images are accepted too, such as 16-bit greys (H, W)."""
 
 _LOADING = Lock()
-"""Held while an image or a file is read, since the same one may come twice."""
+"""Held while an image or a file is read, since two threads may read the same one."""
 
 
 def is_one_photo(photos: object) -> bool:
-    """Whether it is one photo, rather than several, of whatever type."""
+    """Whether the argument is one photo of any type, rather than several."""
     if isinstance(photos, np.ndarray | Tensor):  # not of paths
         return photos.ndim != 4 and getattr(photos.dtype, "kind", "") not in ("O", "S", "T", "U")
     is_bytes = isinstance(photos, bytes | bytearray | memoryview)
     return (
-        is_bytes or isinstance(photos, Readable | Mapping | os.PathLike) or hasattr(photos, "read")
+        is_bytes
+        or isinstance(photos, PhotoSource | Mapping | os.PathLike)
+        or hasattr(photos, "read")
     )
 
 
@@ -86,55 +97,38 @@ class Preprocessing(Configurable):
         self.fit = fit
         self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints
 
-    def place(self, size: tuple[int, int]) -> Place:
-        """The part that is seen of a photo of this width and height."""
-        return seen_place(size, self.fit)
+    def crop_box(self, size: tuple[int, int]) -> Box:
+        """The part of a photo of this width and height that the model sees."""
+        return crop_box(size, self.fit)
 
-    def readable(self, photo: Photo, name: str = "photo") -> Readable:
-        """The photo as this takes it: an image in RGB, a path, or the bytes of a file with a name.
+    def photo_source(self, photo: Photo, name: str = "photo") -> PhotoSource:
+        """Convert a photo of any type to one that this can be called with.
 
         Raises:
             InputError: pixels have another type or shape, or it is no photo.
         """
-        given: Any = photo
-        if isinstance(given, Mapping):
-            given = given.get("image", given)
-        if isinstance(given, Mapping):
-            given = next(filter(None, map(given.get, ("bytes", "path"))), given)
-        if hasattr(given, "read"):
-            with _LOADING, reading(name):
-                file = getattr(given, "file", given)  # of uploads that are read asynchronously
-                with suppress(Exception):  # a stream is read from where it is
-                    file.seek(0)
-                given = file.read()
-            if not isinstance(given, bytes):
-                kind = type(given).__name__
-                raise InputError(f"{name}: read() gives {kind}, not bytes; open in binary mode")
-        if isinstance(given, bytes | bytearray | memoryview):
-            return Upload(name, bytes(given), self.max_pixels, FORMATS)
-        if isinstance(given, np.ndarray | Tensor):
-            try:
-                if isinstance(given, Tensor):
-                    given = given.permute(1, 2, 0) if given.ndim == 3 else given
-                    given = given.detach().cpu().numpy()
-                is_grey = given.ndim == 3 and given.shape[2] == 1
-                given = fromarray(given[:, :, 0] if is_grey else given)
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"pixels of {given.dtype} and shape {given.shape}: give uint8, an array of "
-                    "shape (H, W, 3) or a tensor of shape (3, H, W)"
-                ) from None
-        if isinstance(given, Image):
+        content: Any = photo
+        if isinstance(content, Mapping):
+            content = content.get("image", content)
+        if isinstance(content, Mapping):
+            content = content.get("bytes") or content.get("path") or content
+        if hasattr(content, "read"):
+            content = _file_bytes(content, name)
+        if isinstance(content, bytes | bytearray | memoryview):
+            return Upload(name, bytes(content), self.max_pixels, FORMATS)
+        if isinstance(content, np.ndarray | Tensor):
+            content = _image_of_pixels(content)
+        if isinstance(content, Image):
             try:
                 with _LOADING:
-                    return upright(given)
+                    return upright(content)
             except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
                 raise InputError(f"{name}: damaged or closed image ({error})") from None
-        if isinstance(given, os.PathLike):
-            return Path(given)
-        if not isinstance(given, str | Upload | View):
+        if isinstance(content, os.PathLike):
+            return Path(content)
+        if not isinstance(content, str | Upload | View):
             raise InputError(f"{shown(photo)}: not a photo; give a path, an image, bytes or pixels")
-        return given
+        return content
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
         """The photo as the model sees it; safe to call from several threads.
@@ -143,21 +137,21 @@ class Preprocessing(Configurable):
             InputError: the photo cannot be read.
         """
         decoded = self._decoded(photo)
-        return self._view(decoded, self.place(decoded.size))
+        return self._view(decoded, self.crop_box(decoded.size))
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
-        """A random crop, with `flip` mirrored half of the time; for training.
+        """A random crop for training, mirrored half of the time if `flip` is true.
 
         Raises:
             InputError: the photo cannot be read.
         """
         right, down, mirror = torch.rand(3, generator=generator).tolist()
         decoded = self._decoded(photo)
-        left, top, across, high = self.place(decoded.size)
-        width, height = across * MARGIN, high * MARGIN
+        left, top, full_width, full_height = self.crop_box(decoded.size)
+        width, height = full_width * CROP_SCALE, full_height * CROP_SCALE
         if self.fit == "crop":  # anywhere in the photo, not only in its middle
-            left, top, (across, high) = 0.0, 0.0, decoded.size
-        left, top = left + right * (across - width), top + down * (high - height)
+            left, top, (full_width, full_height) = 0.0, 0.0, decoded.size
+        left, top = left + right * (full_width - width), top + down * (full_height - height)
         view = self._view(decoded, (left, top, width, height))
         return view.mirrored() if flip and mirror < 0.5 else view
 
@@ -166,14 +160,42 @@ class Preprocessing(Configurable):
             return DecodedPhoto(photo, photo.size)
         return read_photo(photo, decoded_side(self.size), self.max_pixels)
 
-    def _view(self, photo: DecodedPhoto, place: Place) -> View:
+    def _view(self, photo: DecodedPhoto, crop: Box) -> View:
         """A part of a photo, with bars where it lies outside."""
-        seen, place = square(photo, place, self.size)
-        return View.of(np.array(seen), place, photo.size)
+        image, crop = square(photo, crop, self.size)
+        return View.of(np.array(image), crop, photo.size)
 
 
 class MirroredPreprocessing(Preprocessing):
-    """The same, mirrored left to right; for training."""
+    """Preprocessing for training that mirrors every photo."""
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
         return super().__call__(photo).mirrored()
+
+
+def _file_bytes(file: Any, name: str) -> bytes:
+    """All bytes of an open file, or of a web framework's upload."""
+    with _LOADING, reading(name):
+        stream = getattr(file, "file", file)  # of uploads that are read asynchronously
+        with suppress(Exception):  # a stream that cannot seek is read from where it is
+            stream.seek(0)
+        content = stream.read()
+    if not isinstance(content, bytes):
+        kind = type(content).__name__
+        raise InputError(f"{name}: read() gives {kind}, not bytes; open in binary mode")
+    return content
+
+
+def _image_of_pixels(pixels: Any) -> Image:
+    """The image of an array or a tensor of pixels."""
+    try:
+        if isinstance(pixels, Tensor):
+            pixels = pixels.permute(1, 2, 0) if pixels.ndim == 3 else pixels
+            pixels = pixels.detach().cpu().numpy()
+        is_grey = pixels.ndim == 3 and pixels.shape[2] == 1
+        return fromarray(pixels[:, :, 0] if is_grey else pixels)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"pixels of {pixels.dtype} and shape {pixels.shape}: give uint8, an array of "
+            "shape (H, W, 3) or a tensor of shape (3, H, W)"
+        ) from None

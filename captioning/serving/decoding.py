@@ -84,7 +84,7 @@ class Decoders:
         if isinstance(decoded, InputError):
             raise decoded
         square = np.frombuffer(bytearray(decoded.pixels), np.uint8).reshape(side, side, 3)
-        return View.of(square, decoded.place, decoded.size), decoded.jpeg
+        return View.of(square, decoded.crop, decoded.size), decoded.jpeg
 
 
 class _Decoder:

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from PIL import Image
 
-Crop = tuple[float, float, float, float]
-"""Left, top, width and height of what the model saw, in pixels of the photo."""
+from captioning.data.framing import Box
 
 Offset = tuple[float, float]
 """Rows and columns by which the weights of a map belong further down, and further right."""
@@ -46,7 +45,7 @@ def draw(
     words: Sequence[str],
     probabilities: Sequence[float],
     maps: Float[np.ndarray, "T rows columns"],
-    crop: Crop,
+    crop: Box,
     offset: Offset = (0.0, 0.0),
 ) -> Figure:
     """The photo, then one panel per word with the word's map.
@@ -111,7 +110,7 @@ def frames(
     photo: Image.Image,
     pieces: Sequence[str],
     maps: Float[np.ndarray, "T rows columns"],
-    crop: Crop,
+    crop: Box,
     offset: Offset = (0.0, 0.0),
 ) -> list[Image.Image]:
     """For each word the photo with the word's map, above the caption up to this word.
@@ -149,7 +148,7 @@ def frames(
 def word_panels(
     photo: Image.Image,
     maps: Float[np.ndarray, "T rows columns"],
-    crop: Crop,
+    crop: Box,
     offset: Offset = (0.0, 0.0),
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """The photo, then for each word the photo in grey with the word's map in colours of inferno.
@@ -180,7 +179,7 @@ def word_panels(
 
 def upsampled(
     weights: Float[np.ndarray, "rows columns"],
-    crop: Crop,
+    crop: Box,
     size: tuple[int, int],
     offset: Offset = (0.0, 0.0),
 ) -> Float[np.ndarray, "height width"]:

@@ -74,7 +74,7 @@ def test_a_photo_is_the_same_through_every_door(
         doors.append(np.asarray(photo if photo.mode != "P" else photo.convert("RGB")))
     seen, size = preprocessing(path).pixels, preprocessing(path).size
     for door in doors * 2:  # files are read again, from their beginning
-        view = preprocessing(preprocessing.readable(door))  # type: ignore[arg-type]
+        view = preprocessing(preprocessing.photo_source(door))  # type: ignore[arg-type]
         assert view.size == size
         torch.testing.assert_close(view.pixels, seen, atol=0, rtol=0)
 
@@ -98,7 +98,7 @@ def cut_short() -> Image.Image:
 )
 def test_what_is_no_photo_is_one_line(wrong: Any, line: str) -> None:
     with unchecked(), pytest.raises(InputError, match=line):
-        Preprocessing(32).readable(wrong, "photo 3")
+        Preprocessing(32).photo_source(wrong, "photo 3")
 
 
 @pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)

@@ -46,7 +46,7 @@ def pixels(figure: Figure) -> np.ndarray:
 def test_the_peak_is_inside_the_cell_of_the_largest_weight(
     fit: Fit, size: tuple[int, int], row: int, column: int
 ) -> None:
-    left, top, width, height = place = Preprocessing(32, fit).place(size)
+    left, top, width, height = place = Preprocessing(32, fit).crop_box(size)
     found = upsampled(one_hot(row, column), place, size)
     y, x = np.unravel_index(found.argmax(), found.shape)
     assert left + column * width / 5 <= x < left + (column + 1) * width / 5
@@ -58,7 +58,7 @@ def test_the_peak_is_inside_the_cell_of_the_largest_weight(
 def test_equal_weights_are_equal_inside_the_crop_zero_outside(
     fit: Fit, size: tuple[int, int]
 ) -> None:
-    place = Preprocessing(32, fit).place(size)
+    place = Preprocessing(32, fit).crop_box(size)
     left, top, width, height = map(int, place)
     expected = np.zeros((size[1], size[0]))
     expected[max(top, 0) : top + height, max(left, 0) : left + width] = 0.05

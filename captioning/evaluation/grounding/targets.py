@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from captioning.data.framing import Box
 from captioning.data.records import ImageObject
 from captioning.errors import InputError, shown
 from captioning.evaluation.grounding.lexicon import Mention
@@ -40,9 +41,6 @@ def named(measure: str, source: str) -> str:
     """The name of a measure of a source; the source is omitted for the model."""
     return measure if source == "model" else f"{measure}, {source}"
 
-
-Box = tuple[float, float, float, float]
-"""Left, top, width and height in pixels of the photo."""
 
 Edges = tuple[Float[np.ndarray, "row_edges"], Float[np.ndarray, "column_edges"]]
 """Of the cells of a grid, in pixels of the photo."""
