@@ -30,7 +30,7 @@ _sharing = Lock()
 """Held while threads take shares of PyTorch's threads; one that starts then would take one, too."""
 
 
-def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """The items in lists of `size`; the last list holds the rest."""
     items = iter(items)
     while part := list(islice(items, size)):

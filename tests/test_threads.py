@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from captioning.captioner import Captioner
-from captioning.threads import WAITING, cut, in_threads, read_ahead, thread_count
+from captioning.threads import WAITING, batched, in_threads, read_ahead, thread_count
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def test_cutting_leaves_out_nothing() -> None:
-    assert list(cut("abcdefg", 3)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
-    assert list(cut("", 3)) == []
+    assert list(batched("abcdefg", 3)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
+    assert list(batched("", 3)) == []
 
 
 def test_two_items_are_worked_on_at_once_by_a_thread_each() -> None:

@@ -141,7 +141,7 @@ def confidence_features(
         decoded: the captions.
         logits: before each of their tokens.
         kinds: `Calibration.kind` of the photos.
-        places: `Vocabulary.places`.
+        places: `Vocabulary.frequency_ranks`.
     """
     real = decoded.tokens != PAD
     length = real.sum(dim=2).clamp(min=1)

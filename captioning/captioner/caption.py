@@ -17,7 +17,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from captioning.data.images import Upload, read_image, upright
-from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, joined, pieces
+from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, join_words, pieces
 from captioning.errors import InputError
 from captioning.files import written_whole
 
@@ -107,7 +107,7 @@ class Caption:
     @property
     def text(self) -> str:
         """The words as one line."""
-        return joined(self.words, self.tokenizer, self.joints)
+        return join_words(self.words, self.tokenizer, self.joints)
 
     @property
     def sentence(self) -> str:

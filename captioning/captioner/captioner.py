@@ -37,7 +37,7 @@ from captioning.models.decoder import Memory
 from captioning.models.model import limited_parameters
 from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
 from captioning.search.search import find_substitutes
-from captioning.threads import LEAST, cut, in_threads, read_ahead, thread_count
+from captioning.threads import LEAST, batched, in_threads, read_ahead, thread_count
 
 Result = TypeVar("Result")
 
@@ -304,7 +304,7 @@ class Captioner:
             size = min(batch_size, max(LEAST, even))
 
         views = read_ahead(self._view, enumerate(several), AHEAD * size)
-        yield from in_threads(work, cut(views, size), self.device, in_turn)
+        yield from in_threads(work, batched(views, size), self.device, in_turn)
 
     def _view(self, numbered: tuple[int, Photo]) -> PhotoView | PhotoError:
         """What the model sees of a photo with its place in a stream, or why it cannot be read."""

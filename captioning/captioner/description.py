@@ -93,7 +93,7 @@ def calibrated_chances(
     if calibration is not None and logits is not None:
         kinds = calibration.kind(batch.annotations)
         if has_confidence:
-            places = captioner.vocabulary.places
+            places = captioner.vocabulary.frequency_ranks
             features = confidence_features(captions, logits, kinds, places)
             confidences = calibration.confidence(features).cpu()
         logits = logits / calibration.temperature

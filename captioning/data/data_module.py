@@ -1,4 +1,4 @@
-"""The data of a training: which records, how they are prepared, in which batches."""
+"""The training and validation batches of a data set, as a Lightning data module."""
 
 import math
 import os
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils.data import DataLoader
 
-from captioning.data.dataset import CaptionDataset, SeededSampler, collate, sided
+from captioning.data.dataset import CaptionDataset, SeededSampler, collate, mentions_side
 from captioning.data.feature_cache import FeatureCache, feature_cache
 from captioning.data.images import MEGAPIXELS
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
@@ -28,10 +29,10 @@ from captioning.errors import InputError
 from captioning.progress_bar import is_first_process, say, stage
 
 SHARED_MEMORY = Path("/dev/shm")
-"""Where Linux keeps what the reading processes send; Docker gives it 64 MB unless told more."""
+"""Shared memory of Linux, which data loader workers use; Docker limits it to 64 MB by default."""
 
-SAMPLE = 2000
-"""Training captions, at most, by which their language is judged."""
+LANGUAGE_SAMPLE = 2000
+"""Maximum number of training captions from which their language is detected."""
 
 
 @dataclass(eq=False)
@@ -43,34 +44,34 @@ class CaptionData(pl.LightningDataModule):
         size: side of the square images in pixels.
         fit: how a photo becomes a square: crop, pad or squeeze; see `Preprocessing`.
         batch_size: B, images per step.
-        captions_per_image: N, the most captions of one image in a step.
-        min_count: words that occur less often in the training captions become unknown.
-        max_tokens: the most tokens of a training caption, including EOS; longer ones are cut.
-        augment: random crops while training, and mirroring if captions are English and none of the
-            photo says left or right.
+        captions_per_image: N, maximum number of captions of an image in a step.
+        min_count: words that occur less often in the training captions become `<unk>`.
+        max_tokens: maximum tokens of a training caption, EOS included; longer ones are truncated.
+        augment: random crops while training, and mirroring if captions are English and none of
+            the photo mentions left or right.
         features: folder of the features that the encoder's frozen stages compute; the first
             training, or `captioning features`, writes them. Null encodes the images every epoch.
-        mirror: with `features`, train on mirrored images half of the time, as `augment` mirrors;
-            takes twice the time and space of the features.
+        mirror: with `features`, train on mirrored images half of the time, under the conditions of
+            `augment`; takes twice the time and space of the features.
         crop: with `features`, train on random squares of this many cells per side.
         similar_lengths: batch images whose captions have similar lengths, for less padding. Random
             batches teach more if a caption's length depends on the content of its image.
         workers: processes that read images.
         limit: use only the first images of each split, up to this number; unlike the trainer's
             ``limit_train_batches`` it also limits which features are computed.
-        min_captions: train only on photos that have at least so many captions.
+        min_captions: train only on photos with at least so many captions.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
-        max_megapixels: larger photos are refused; at most 178.
+        max_megapixels: larger photos are rejected; at most 178.
         tokenizer: ptb, which the scores use; NLTK's treebank, wordpunct or tweet; or, for scripts
             without spaces, characters, japanese (extra ja), chinese (extra zh) or thai (extra th),
             which the scores use too.
-        words: what the vocabulary begins with, however often it occurs; those of `model.initial`
-            if its tokenizer is the same and `keep_words` is on.
+        words: the first words of the vocabulary, even if they are rare; those of `model.initial` if
+            its tokenizer is the same and `keep_words` is on.
         keep_words: whether a training from `model.initial` keeps its words; false for captions in
-            another language, which would mix with them.
-        leave_out: paths of photos not to use, such as damaged ones.
+            another language.
+        leave_out: paths of photos to skip, such as damaged ones.
 
     Raises:
         InputError: `features`, `augment`, `mirror` and `crop` exclude each other.
@@ -134,21 +135,24 @@ class CaptionData(pl.LightningDataModule):
 
     @cached_property
     def may_mirror(self) -> bool:
-        """Whether captions are English, of which it is known where they say left or right."""
+        """Whether the captions are English, so that `mentions_side` works."""
         captions = [caption for record in self.train_records for caption in record.captions]
-        sample = captions[:: math.ceil(len(captions) / SAMPLE)]
-        english = is_english(word for caption in sample for word in tokenize(caption))
-        if not english and is_first_process():
+        sample = captions[:: math.ceil(len(captions) / LANGUAGE_SAMPLE)]
+        has_english_captions = is_english(chain.from_iterable(map(tokenize, sample)))
+        if not has_english_captions and is_first_process():
             say(
                 "photos are not mirrored: the captions do not look English, so those that say left "
                 "or right are not known"
             )
-        return english
+        return has_english_captions
 
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
-        left_out = set(map(Path, self.leave_out))
-        kept = [r for r in self.reader.read(split) if r.image not in left_out]
-        return [r for r in kept if len(r.captions) >= min_captions][: self.limit]
+        excluded_photos = set(map(Path, self.leave_out))
+        records = []
+        for record in self.reader.read(split):
+            if record.image not in excluded_photos and len(record.captions) >= min_captions:
+                records.append(record)
+        return records[: self.limit]
 
     @cached_property
     @stage("building the vocabulary")
@@ -171,8 +175,8 @@ class CaptionData(pl.LightningDataModule):
         """Compute or open the features, if `features` is set.
 
         Args:
-            encoder: the part that training never changes; None if it changes all.
-            faster: returns a function that equals the encoder in less time.
+            encoder: the frozen stages; None if all stages are trained.
+            faster: maps the encoder to an equal but faster function.
         """
         if not self.features or self._cache is not None:
             return
@@ -186,9 +190,9 @@ class CaptionData(pl.LightningDataModule):
             batches = trainer.limit_train_batches
             if isinstance(batches, int) or batches < 1:  # a number, or a share
                 hint = "for fewer give --data.limit N"
-        keep = partial(feature_cache, encoder=encoder, faster=faster, hint=hint)
+        open_cache = partial(feature_cache, encoder=encoder, faster=faster, hint=hint)
         images = [record.image for record in (*self.train_records, *self.val_records)]
-        self._cache = keep(self.features, preprocessing=self.preprocessing, images=images)
+        self._cache = open_cache(self.features, preprocessing=self.preprocessing, images=images)
         cells = len(self._cache[images[0]])
         side = math.isqrt(cells)
         if self.crop and (self.crop > side or side**2 != cells):
@@ -196,20 +200,21 @@ class CaptionData(pl.LightningDataModule):
                 f"data.crop: the features have {side} rows of {cells // side} cells; "
                 f"give at most {side}, or null where the numbers differ"
             )
-        images = [record.image for record in self.train_records if not sided(record)]
+        images = [record.image for record in self.train_records if not mentions_side(record)]
         if self.mirror and images and self.may_mirror:
             mirrored = MirroredPreprocessing(self.preprocessing.size, self.preprocessing.fit)
             mirrored.max_pixels = self.preprocessing.max_pixels
             folder, name = f"{self.features}-mirrored", "mirrored features"
-            self._mirrored = keep(folder, preprocessing=mirrored, images=images, name=name)
+            self._mirrored = open_cache(folder, preprocessing=mirrored, images=images, name=name)
 
     def state_dict(self) -> dict[str, int]:
         """The position of the training: finished epochs, and batches of an unfinished one."""
         assert self.trainer is not None
         epochs: Any = self.trainer.fit_loop.epoch_progress.current
         batches: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
-        between = epochs.processed == epochs.ready
-        return {"epochs": epochs.processed, "batches": 0 if between else batches.processed}
+        is_between_epochs = epochs.processed == epochs.ready
+        processed_batches = 0 if is_between_epochs else batches.processed
+        return {"epochs": epochs.processed, "batches": processed_batches}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         self._epochs, self._batches = state_dict["epochs"], state_dict["batches"]
@@ -230,10 +235,10 @@ class CaptionData(pl.LightningDataModule):
             first_epoch=self._epochs,
             first_index=self._batches * self.batch_size,
         )
-        varied = {"augment": self.augment, "mirrored": self._mirrored, "crop": self.crop}
+        augmentation = {"augment": self.augment, "mirrored": self._mirrored, "crop": self.crop}
         if self.augment:
-            varied["may_mirror"] = self.may_mirror
-        return self._loader(self.train_records, sampler, **varied)
+            augmentation["may_mirror"] = self.may_mirror
+        return self._loader(self.train_records, sampler, **augmentation)
 
     def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(self.val_records)
@@ -254,15 +259,19 @@ class CaptionData(pl.LightningDataModule):
         # Reading the cache costs less than a worker, but a GPU would wait for it.
         workers = self.workers if on_gpu or not self._cache else 0
         if workers and SHARED_MEMORY.exists():
-            features = self._cache and self._cache[self.train_records[0].image].nbytes
-            batch = self.batch_size * (features or 3 * self.size**2)
+            feature_bytes = self._cache and self._cache[self.train_records[0].image].nbytes
+            batch_bytes = self.batch_size * (feature_bytes or 3 * self.size**2)
             processes = self.trainer.world_size if self.trainer is not None else 1
-            room = shutil.disk_usage(SHARED_MEMORY).free // processes
-            # PyTorch's workers wait for ever where theirs do not fit: each has two batches ready.
-            if (fitting := max(0, room // batch // 2 - 1)) < workers:
+            free_bytes = shutil.disk_usage(SHARED_MEMORY).free // processes
+            # A worker has two batches ready, and waits for ever if they do not fit.
+            max_workers = max(0, free_bytes // batch_bytes // 2 - 1)
+            if max_workers < workers:
                 if is_first_process():
-                    say(f"{SHARED_MEMORY} is small: {fitting} processes read images, not {workers}")
-                workers = fitting
+                    say(
+                        f"{SHARED_MEMORY} is small: {max_workers} processes read images, "
+                        f"not {workers}"
+                    )
+                workers = max_workers
         return DataLoader(
             dataset,
             self.batch_size,
@@ -276,7 +285,7 @@ class CaptionData(pl.LightningDataModule):
 
 
 def _lower_priority(worker: int) -> None:
-    # The threads of a step wait for each other, so a worker on the core of one delays them all. On
-    # two cores this makes training a third faster.
+    # The threads of a step wait for each other, so a worker on the core of one thread delays all of
+    # them. On two cores a lower priority makes training a third faster.
     if sys.platform != "win32":
         os.nice(10)

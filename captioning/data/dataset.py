@@ -1,4 +1,4 @@
-"""Records as examples, examples as batches, and the order of the training images."""
+"""Turns records into examples and examples into batches, and orders the training images."""
 
 import math
 import re
@@ -19,8 +19,8 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
-SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
-POOL = 32  # batches; a pool's images are sorted by caption length and cut into batches
+SIDES = re.compile(r"\b(left|right)", re.IGNORECASE)
+POOL = 32  # batches in a pool, whose images are sorted by caption length
 
 
 class Example(NamedTuple):
@@ -32,7 +32,7 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B images with up to N captions of up to T words; others are rows of PAD."""
+    """B images with up to N captions of up to T words; missing captions are rows of PAD."""
 
     images: Tensor  # uint8 pixels (B, 3, S, S), or half-precision features (B, L, D)
     tokens: Int[Tensor, "B N T"]  # word ids from BOS to EOS, then PAD
@@ -43,30 +43,35 @@ class Batch(NamedTuple):
         return self._replace(images=images, tokens=tokens)
 
 
-def sided(record: Record) -> bool:
-    """Whether an English caption says left or right, which mirroring would make wrong."""
-    return any(SIDED.search(caption) for caption in record.captions)
+def mentions_side(record: Record) -> bool:
+    """Whether an English caption mentions left or right, which mirroring would make wrong."""
+    return any(SIDES.search(caption) for caption in record.captions)
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    """Examples as one batch."""
+    """Join examples to a batch."""
     images, captions, records = zip(*examples, strict=True)
-    return Batch(torch.stack(images), padded(captions), [*records])
+    return Batch(torch.stack(images), pad_captions(captions), [*records])
 
 
-def padded(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T"]:
-    """The captions of each image, with as many and as long ones as any of the images has."""
-    most, none = max(map(len, captions)), torch.empty(0, dtype=torch.long)
-    rows = [row for its in captions for row in [*its, *[none] * (most - len(its))]]
-    return pad_sequence(rows, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
+def pad_captions(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T"]:
+    """Pad each image's captions to the same number, and all captions to the same length."""
+    count = max(map(len, captions))
+    empty_caption = torch.empty(0, dtype=torch.long)
+    rows: list[Tensor] = []
+    for image_captions in captions:
+        rows += [*image_captions, *[empty_caption] * (count - len(image_captions))]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD).unflatten(0, (-1, count))
 
 
 @dataclass(eq=False)
 class CaptionDataset(Dataset[Example]):
-    """Images with their captions as word ids; the options are `CaptionData`'s, and `may_mirror`.
+    """Images with their captions as word ids.
 
     An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
+
+    The arguments are those of `CaptionData`, and `may_mirror`: whether `augment` mirrors images.
     """
 
     records: Sequence[Record]
@@ -90,12 +95,11 @@ class CaptionDataset(Dataset[Example]):
         if self.features is not None:
             image = self._feature(record, self.features, generator)
         else:
-            read = self.preprocessing
             if self.augment:
-                flip = self.may_mirror and not sided(record)
-                view = read.augmented(record.image, generator, flip)
+                flip = self.may_mirror and not mentions_side(record)
+                view = self.preprocessing.augmented(record.image, generator, flip)
             else:
-                view = read(record.image)
+                view = self.preprocessing(record.image)
             image = view.pixels
         captions = caption_ids(
             record, self.vocabulary, generator, self.captions_per_image, self.max_tokens
@@ -105,15 +109,15 @@ class CaptionDataset(Dataset[Example]):
     def _feature(
         self, record: Record, features: FeatureCache, generator: torch.Generator
     ) -> Tensor:
-        if self.mirrored is not None and not sided(record):
+        if self.mirrored is not None and not mentions_side(record):
             is_mirrored = torch.rand((), generator=generator) < 0.5
             features = self.mirrored if is_mirrored else features
         image = features[record.image]
         if side := self.crop:
-            whole = math.isqrt(len(image))
-            row, column = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
-            cells = image.unflatten(0, (whole, whole))[row : row + side, column : column + side]
-            image = cells.flatten(0, 1)
+            rows = math.isqrt(len(image))
+            top, left = torch.randint(rows - side + 1, (2,), generator=generator).tolist()
+            grid = image.unflatten(0, (rows, rows))
+            image = grid[top : top + side, left : left + side].flatten(0, 1)
         return image
 
 
@@ -121,23 +125,23 @@ def caption_ids(
     record: Record,
     vocabulary: Vocabulary,
     generator: torch.Generator,
-    most: int = 5,
+    max_captions: int = 5,
     max_tokens: int = 1000,
 ) -> list[Int[Tensor, "T"]]:
-    """A random choice of at most so many of a record's captions, as word ids."""
-    chosen = torch.arange(len(record.captions))
-    if len(chosen) > most:
-        chosen = torch.randperm(len(chosen), generator=generator)[:most].sort().values
-    ids = (vocabulary.encode(record.captions[i]) for i in chosen.tolist())
-    return [torch.tensor(row[: max_tokens + 1]) for row in ids]
+    """Encode a record's captions, or a random choice of `max_captions` of them."""
+    order = torch.arange(len(record.captions))
+    if len(order) > max_captions:
+        order = torch.randperm(len(order), generator=generator)[:max_captions].sort().values
+    captions = [record.captions[index] for index in order.tolist()]
+    return [torch.tensor(vocabulary.encode(caption)[: max_tokens + 1]) for caption in captions]
 
 
 class SeededSampler(DistributedSampler):
-    """Indices in a new order every epoch, each with a seed for its example's random choices.
+    """Samples indices in a new order every epoch, each with a seed for its example.
 
     Images with captions of similar length share a batch; otherwise the order is random. P processes
     with batches of n images share the batches that one process with batches of P n images would
-    have. Order and seeds depend on seed and epoch alone, so a resumed training repeats its epoch.
+    have. Order and seeds depend only on seed and epoch, so a resumed training repeats its epoch.
 
     Args:
         lengths: words of the longest caption of each image.
@@ -147,7 +151,7 @@ class SeededSampler(DistributedSampler):
         seed: of order and seeds.
         first_epoch: the epoch in which a training resumes. Lightning calls `set_epoch` for it only
             after workers have begun to read its images.
-        first_index: number of indices of the first epoch that were used before.
+        first_index: number of indices of the first epoch that are skipped.
     """
 
     def __init__(
@@ -175,13 +179,17 @@ class SeededSampler(DistributedSampler):
         seeds = torch.randint(2**62, (len(self.lengths),), generator=generator)
         order = torch.randperm(len(self.lengths), generator=generator)
         # The last batch may be smaller; it stays last, or the batches after it would be shifted.
-        whole, rest = order.tensor_split([len(order) // self.batch_size * self.batch_size])
-        pools = whole.split(POOL * self.batch_size)
-        alike = [pool[self.lengths[pool].argsort(stable=True)] for pool in pools]
-        batches = torch.cat(alike).view(-1, self.batch_size)
+        full_batches, last_batch = order.tensor_split(
+            [len(order) // self.batch_size * self.batch_size]
+        )
+        pools = full_batches.split(POOL * self.batch_size)
+        sorted_pools = [pool[self.lengths[pool].argsort(stable=True)] for pool in pools]
+        batches = torch.cat(sorted_pools).view(-1, self.batch_size)
         batches = batches[torch.randperm(len(batches), generator=generator)]
         # Images from the beginning pad the end, so that all processes have equally many.
-        padded = islice(cycle([*batches.flatten().tolist(), *rest.tolist()]), self.total_size)
-        first = self.first_index if self.epoch == self.first_epoch else 0
-        mine = islice(padded, self.rank + first * self.num_replicas, None, self.num_replicas)
-        return ((index, int(seeds[index])) for index in mine)
+        indices = cycle([*batches.flatten().tolist(), *last_batch.tolist()])
+        start = self.first_index if self.epoch == self.first_epoch else 0
+        process_indices = islice(
+            indices, self.rank + start * self.num_replicas, self.total_size, self.num_replicas
+        )
+        return ((index, int(seeds[index])) for index in process_indices)

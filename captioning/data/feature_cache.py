@@ -1,11 +1,12 @@
-"""Features on disk: the frozen stages of an encoder run once per image, not once per epoch.
+"""Stores the features of an encoder's frozen stages, so that they run once, not every epoch.
 
 Shapes: L regions and D annotation width; if later stages are trained, L cells and D channels of the
 last frozen stage.
 
 A folder holds a file for each batch: features-000000.safetensors, ..., with float16 (rows, L, D)
 and, as metadata, an index: the encoder's fingerprint and the photos' hashes, in the order of the
-rows. Files are written atomically and never changed; of a photo in several ones the last counts.
+rows. Files are written atomically and never changed. If several files have a photo, the last one
+counts.
 """
 
 import hashlib
@@ -31,20 +32,20 @@ from captioning.device import on_device
 from captioning.errors import InputError, reading
 from captioning.files import only_writer, written_whole
 from captioning.progress_bar import ProgressBar, say, stage
-from captioning.threads import cut, in_threads, read_ahead
+from captioning.threads import batched, in_threads, read_ahead
 
-COMPUTED = "`captioning features` computes them"
+COMPUTE_HINT = "`captioning features` computes them"
 
 BATCH = 16  # photos of a file, which a killed process loses
-AHEAD = 2  # batches whose photos are read ahead
+BATCHES_AHEAD = 2  # batches whose photos are read ahead
 
 
 class FeatureCache:
-    """Half-precision features (L, D) by image, memory-mapped from the folder of `feature_cache`.
+    """Maps images to half-precision features (L, D), in memory-mapped files of `feature_cache`.
 
     Args:
-        folder: where the features are.
-        key: the `fingerprint` of the encoder that made them.
+        folder: the folder of the features.
+        key: the `fingerprint` of the encoder that computed them.
 
     Raises:
         InputError: the folder holds something else, or a damaged file.
@@ -62,14 +63,14 @@ class FeatureCache:
         root = _absolute(self.folder)
         for path in files:
             damaged = f"{path}: damaged; remove it, and `captioning features` writes it"
-            lacking = (AttributeError, LookupError, TypeError)
-            with reading(damaged, SafetensorError, *lacking), safe_open(path, "pt") as file:
+            index_errors = (AttributeError, LookupError, TypeError)
+            with reading(damaged, SafetensorError, *index_errors), safe_open(path, "pt") as file:
                 index = json.loads(file.metadata()["index"])
                 features = file.get_tensor("features")
-                made_by, images = index["fingerprint"], index["images"].items()
+                encoder_key, images = index["fingerprint"], index["images"].items()
                 if features.ndim != 3 or len(features) != len(images):
                     raise ValueError("photos and features differ in number")
-            if made_by != key:
+            if encoder_key != key:
                 self._refuse("made by another encoder, other weights or another image size")
             for row, (name, digest) in enumerate(images):
                 image = os.path.normpath(f"{root}/{name}")
@@ -80,25 +81,33 @@ class FeatureCache:
         return features[row].clone()
 
     def check(self, images: Sequence[Path]) -> None:
-        """Raise unless these images have features, and those that still exist have not changed."""
-        if lacking := self.lacking(images):
-            self._refuse(f"has no features of {lacking[0]} and {len(lacking) - 1} more", COMPUTED)
+        """Raise if an image has no features, or has changed since they were computed."""
+        if missing := self.missing(images):
+            self._refuse(
+                f"has no features of {missing[0]} and {len(missing) - 1} more", COMPUTE_HINT
+            )
         if changed := list(self.changed(images)):
-            self._refuse(f"{changed[0]} and {len(changed) - 1} more have changed since", COMPUTED)
+            self._refuse(
+                f"{changed[0]} and {len(changed) - 1} more have changed since", COMPUTE_HINT
+            )
 
     def _refuse(self, reason: str, remedy: str = "remove it or use another folder") -> None:
         raise InputError(f"{self.folder}: {reason}; {remedy}")
 
-    def lacking(self, images: Iterable[Path]) -> list[Path]:
+    def missing(self, images: Iterable[Path]) -> list[Path]:
         """The images without features."""
         return [image for image in images if _absolute(image) not in self._rows]
 
     def changed(self, images: Sequence[Path]) -> dict[str, str]:
-        """Hashes of new and changed photos by their path; missing photos are left out."""
+        """Hashes of new and changed photos by their path; deleted photos are left out."""
         with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL, and a slow disk overlaps
-            now = dict(zip(map(_absolute, images), pool.map(photo_hash, images), strict=True))
-        known = self._hashes
-        return {image: each for image, each in now.items() if each not in (None, known.get(image))}
+            hashes = pool.map(photo_hash, images)
+            current = dict(zip(map(_absolute, images), hashes, strict=True))
+        changed = {}
+        for image, digest in current.items():
+            if digest is not None and digest != self._hashes.get(image):
+                changed[image] = digest
+        return changed
 
 
 def feature_cache(
@@ -110,24 +119,24 @@ def feature_cache(
     faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
     hint: str = "",
 ) -> FeatureCache:
-    """The features of `images` under `folder`; those of new or changed photos are computed.
+    """Open the features of images, after computing those of new and changed photos.
 
-    If torch.distributed is initialised, all processes must call this, and share the batches.
+    If torch.distributed is initialised, all processes must call this; they share the batches.
 
     Args:
-        folder: where the features are, or will be written.
+        folder: the folder of the features, created if missing.
         encoder: the `constant` part of an Encoder.
-        preprocessing: how a photo becomes an image.
+        preprocessing: turns photos into images.
         images: paths of the photos.
-        name: for the progress bar.
-        faster: returns a function that equals the encoder in less time.
-        hint: said before photos are encoded.
+        name: of the progress bar.
+        faster: maps the encoder to an equal but faster function.
+        hint: printed before photos are encoded.
     """
     folder, process, count = Path(folder), 0, 1
     if distributed.is_available() and distributed.is_initialized():
         process, count = distributed.get_rank(), distributed.get_world_size()
     key, root = fingerprint(encoder, preprocessing), _absolute(folder)
-    work: list[Any] = [{}, 0]  # hashes of the photos to encode, and the number of the first file
+    plan: list[Any] = [{}, 0]  # hashes of the photos to encode, and the number of the first file
     is_writer = process == 0 and (not folder.exists() or os.access(folder, os.W_OK))
     with only_writer(folder) if is_writer else nullcontext():
         if is_writer:
@@ -136,29 +145,29 @@ def feature_cache(
         if process == 0:
             with stage(f"{name}: comparing {folder} with the photos"):
                 cache = FeatureCache(folder, key)
-                work = [cache.changed(images), cache.next_file]
-                for image in cache.lacking(images):
-                    if _absolute(image) not in work[0]:
+                plan = [cache.changed(images), cache.next_file]
+                for image in cache.missing(images):
+                    if _absolute(image) not in plan[0]:
                         raise InputError(f"{image}: no such file; check the path")
         if count > 1:
-            distributed.broadcast_object_list(work)
-        hashes, first = work
-        batches = list(enumerate(cut(hashes, BATCH), first))[process::count]
+            distributed.broadcast_object_list(plan)
+        hashes, first_file = plan
+        batches = list(enumerate(batched(hashes, BATCH), first_file))[process::count]
         photos = [Path(photo) for _, batch in batches for photo in batch]
         encode = faster(encoder) if faster and photos else encoder
         device = next(encoder.parameters()).device
 
         @torch.inference_mode()
-        def encoded(views: list[View]) -> Float16[Tensor, "B P C"]:
+        def encode_batch(views: list[View]) -> Float16[Tensor, "B P C"]:
             return encode(on_device([view.pixels for view in views], device)).half().cpu()
 
         shown = process == 0 and bool(photos)
         if shown and hint:
             say(f"encoding {len(photos):,} photos; {hint}")
-        views = cut(read_ahead(preprocessing, photos, AHEAD * BATCH), BATCH)
+        views = batched(read_ahead(preprocessing, photos, BATCHES_AHEAD * BATCH), BATCH)
         with (
             torch.backends.cudnn.flags(enabled=True, allow_tf32=False),  # as captioners on a GPU
-            closing(in_threads(encoded, views, device)) as features,
+            closing(in_threads(encode_batch, views, device)) as features,
             ProgressBar(name, "images", len(photos), leave=True, shown=shown) as bar,
         ):
             for (number, batch), rows in zip(batches, features, strict=True):
@@ -170,19 +179,19 @@ def feature_cache(
         if count > 1:
             distributed.barrier()
     cache = FeatureCache(folder, key)
-    if unshared := cache.lacking(images):
-        raise InputError(f"{folder}: has no features of {unshared[0]}; let all processes share it")
+    if missing := cache.missing(images):
+        raise InputError(f"{folder}: has no features of {missing[0]}; let all processes share it")
     return cache
 
 
 def fingerprint(encoder: Module, preprocessing: Preprocessing) -> str:
-    """A hash of the encoder's architecture and parameters and of the preprocessing."""
+    """Hash the encoder's architecture and parameters, and the preprocessing."""
     digest = hashlib.sha256()
     settings: Any = encoder.config
     for config in (settings | {"weights": None}, preprocessing.config):
         # Without the module, so that a class that moves keeps its features.
-        named = {"class": bare_name(config["class"])} if "class" in config else {}
-        digest.update(repr(sorted((config | named).items())).encode())
+        bare_class = {"class": bare_name(config["class"])} if "class" in config else {}
+        digest.update(repr(sorted((config | bare_class).items())).encode())
     for name, value in sorted(encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())

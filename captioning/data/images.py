@@ -1,4 +1,4 @@
-"""Finds photos, and reads them as upright 8-bit RGB, bounded in megapixels."""
+"""Finds photos and reads them as upright 8-bit RGB, within a limit of megapixels."""
 
 import codecs
 import glob
@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from io import BufferedReader, BytesIO
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,16 +34,17 @@ IMAGE_SUFFIXES = frozenset(
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "AVIF")
 FORMATS = (*UPLOAD_FORMATS, "BMP", "DIB", "JPEG2000", "PPM", "TIFF")
-"""Read besides HEIC; MPO is read as JPEG. Pillow would run a program on others, such as EPS."""
+"""Formats of photos besides HEIC; MPO is read as JPEG. For others, such as EPS, Pillow would start
+programs."""
 
 UPLOAD_KINDS = "JPEG, PNG, WebP, GIF, AVIF or HEIC"
-"""What strangers may send, as messages name it."""
+"""`UPLOAD_FORMATS` and HEIC, for messages."""
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")
-"""What the first bytes of a HEIF file may name as its kind."""
+"""Brands of HEIF in the first bytes of a file."""
 
 WHITES = (255.0, 1023.0, 4095.0, 16383.0, 65535.0)
-"""The largest greys of 8, 10, 12, 14 and 16 bits, which files of 16 and 32 bits may hold."""
+"""White in 8, 10, 12, 14 and 16 bits, which files of 16 and 32 bits may hold."""
 
 SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 
@@ -52,15 +52,15 @@ PACKED = {
     TAR: "unpack tar files (tar -xf)",
     PARQUET: "rows of Parquet are captioned in Python, by captioner.stream(rows)",
 }
-"""What to do with files that hold photos, by their suffixes."""
+"""Hints for files that hold many photos, by their suffixes."""
 
-LONGEST_NAME = 255
-"""Bytes of the longest name of a file."""
+MAX_NAME_BYTES = 255
+"""Maximum length of a file name on common file systems."""
 
 STDIN = "-"
-"""Stands for standard input, which lists photos."""
+"""Argument for a list of photos on standard input."""
 
-# Printers' colour profiles and editors' texts have megabytes; all texts together have this limit.
+# Colour profiles of printers and texts of editors have megabytes; this limits all texts together.
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY
 
 MEGAPIXELS = 100.0  # the default limit; Pillow's own is 178
@@ -96,15 +96,15 @@ class DecodedPhoto(NamedTuple):
 
 
 def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The photo in 8-bit RGB, turned upright by its EXIF orientation, transparency laid on white.
+    """Read a photo as 8-bit RGB, upright by its EXIF orientation, on white where transparent.
 
-    Greys of more than 8 bits, or of floats, are scaled to 0..255: white is the least of `WHITES`,
-    or of 1 for floats, that none of them exceeds, or else the largest grey; negative ones are
-    black. An animation gives its first frame.
+    Greys of more than 8 bits, or of floats, are scaled to 0..255: white is the smallest of `WHITES`
+    (for floats also 1) that no grey exceeds, or else the largest grey; negative greys are black. An
+    animation gives its first frame.
 
     Args:
         path: the file, or an upload.
-        max_pixels: the most pixels, checked before decoding; an upload has its own limit.
+        max_pixels: maximum number of pixels, checked before decoding; an upload has its own.
 
     Raises:
         InputError: the file cannot be read, or is damaged.
@@ -117,9 +117,9 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
 def read_photo(
     path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS
 ) -> DecodedPhoto:
-    """The photo as `read_image` gives it, with large JPEGs at 1/2, 1/4 or 1/8 of their size.
+    """Read a photo as `read_image` does, but large JPEGs at 1/2, 1/4 or 1/8 of their size.
 
-    These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
+    These decode much faster. Width and height are at least `side`; None decodes all pixels.
     """
     source: AbstractContextManager[BufferedReader | BytesIO]
     formats: tuple[str, ...] = FORMATS
@@ -175,7 +175,7 @@ def read_photo(
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """An image of Pillow as `read_image` gives a file; itself if nothing is to be done."""
+    """Convert an image of Pillow as `read_image` does; returns the image itself if it is so."""
     image.load()
     with suppress(Exception):  # damaged EXIF data only loses the orientation
         if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
@@ -189,7 +189,7 @@ def upright(image: Image.Image) -> Image.Image:
 
 
 def is_photo(path: str | Path) -> bool:
-    """Whether a file of any name begins as a photo does, in a format that is read, or as HEIC."""
+    """Whether the first bytes of a file are those of a photo, in one of `FORMATS` or HEIC."""
     try:
         with opened(path) as file:
             if _is_heif(file):
@@ -208,7 +208,7 @@ def _is_heif(file: BufferedReader | BytesIO) -> bool:
 
 
 def _grey(image: Image.Image) -> Image.Image:
-    """16-bit, 32-bit or floating-point greys as 8 bits, by `WHITES`; Pillow's conversion clips."""
+    """Scale 16-bit, 32-bit or floating-point greys to 8 bits, which Pillow would clip."""
     import numpy as np
 
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0.0, neginf=0.0)
@@ -221,20 +221,19 @@ def _grey(image: Image.Image) -> Image.Image:
 def find_photos(
     paths: Iterable[str | Path], listed: str | Path | None = None, exclude: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """The photos, one after another; at most the names of one folder's files are in memory.
+    """Find photos, one after another; at most the names of one folder's files are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
-    suffix of a photo, and files that begin as a photo does. Hidden files, folders of the system
-    (`is_hidden`) and `raw_twins` are skipped, and links to folders are followed, into each folder
-    once. What cannot be read is returned, too: a missing photo, a link that leads nowhere, a pipe
-    with the name of a photo, a folder without permission.
+    suffix of a photo, and files that are photos by their first bytes. Hidden files, folders of the
+    system (`is_hidden`) and `raw_twins` are skipped, and links to folders are followed, into each
+    folder once. Unreadable paths are returned too: missing photos, broken links, pipes with the
+    name of a photo, folders without permission.
 
     Args:
         paths: photos, folders, and patterns such as ``photos/*.jpg`` that no shell has
-            expanded; ``-`` stands for a list on standard input.
-        listed: a text file of further photos, one path a line, or ``-``.
-        exclude: names of files and folders, or patterns of names, that folders are searched
-            without.
+            expanded; ``-`` for a list on standard input.
+        listed: a text file of further photos, one path per line, or ``-``.
+        exclude: names of files and folders to skip in folders, or patterns of names.
 
     Raises:
         InputError: a folder holds no photos, or the list cannot be read.
@@ -243,16 +242,17 @@ def find_photos(
         if str(path) == STDIN:
             yield from _photos_of_list(STDIN)
         elif os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
-            below = _photos_below(Path(path), set(), exclude)
-            first = next(below, None)
-            if first is None:
-                kinds = (kind for kind in PACKED if holds_files(Path(path), f"*{kind}"))
-                remedy = next(map(PACKED.__getitem__, kinds), "expected .jpg, .png and so on")
+            photos = _photos_below(Path(path), set(), exclude)
+            first_photo = next(photos, None)
+            if first_photo is None:
+                hints = [h for suffix, h in PACKED.items() if holds_files(Path(path), f"*{suffix}")]
+                remedy = hints[0] if hints else "expected .jpg, .png and so on"
                 raise InputError(f"{path}: no images in this folder; {remedy}")
-            yield from chain([first], below)
+            yield first_photo
+            yield from photos
         elif glob.has_magic(str(path)) and not os.path.lexists(path):
-            found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute ones
-            yield from find_photos(found, None, exclude) if found else [Path(path)]
+            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute
+            yield from find_photos(matches, None, exclude) if matches else [Path(path)]
         else:
             yield Path(path)
     if listed is not None:
@@ -260,57 +260,64 @@ def find_photos(
 
 
 def raw_twins(names: Iterable[str]) -> set[str]:
-    """Of the files of a folder, the raw ones beside a developed photo of the same name."""
-    photos = [(name, *os.path.splitext(name.lower())) for name in names]  # noqa: PTH122
-    developed = {stem for _, stem, suffix in photos if suffix in IMAGE_SUFFIXES - RAW_SUFFIXES}
-    return {n for n, stem, suffix in photos if suffix in RAW_SUFFIXES and stem in developed}
+    """The raw files of a folder that lie beside a developed photo of the same name."""
+    developed_stems = set()
+    raw_stems = {}
+    for name in names:
+        stem, suffix = os.path.splitext(name.lower())  # noqa: PTH122
+        if suffix in RAW_SUFFIXES:
+            raw_stems[name] = stem
+        elif suffix in IMAGE_SUFFIXES:
+            developed_stems.add(stem)
+    return {name for name, stem in raw_stems.items() if stem in developed_stems}
 
 
 def output_names(
     photos: Iterable[Path],
-    given: Iterable[str | Path],
+    paths: Iterable[str | Path],
     folder: str | Path | None,
     suffix: str,
-    taken_names: Iterable[str] = (),
+    reserved_names: Iterable[str] = (),
 ) -> dict[Path, Path]:
-    """The path of each photo's text, picture or page, whichever photos are beside it.
+    """Choose the path of each photo's output: a text, a picture or a page.
 
-    The folder mirrors the folders that were given, so that a/dog.jpg in one of them has
-    a/dog.txt there; other photos have their file name. A name that is taken keeps the photo's
-    suffix: dog.heic.txt, beside dog.txt of dog.jpg.
+    The folder mirrors the folders among `paths`, so that a/dog.jpg in one of them has
+    a/dog.txt there; other photos have their file name. Where two photos share a name, the second
+    output keeps the photo's suffix: dog.heic.txt, beside dog.txt of dog.jpg.
 
     Args:
         photos: as `find_photos` gives them.
-        given: the photos, folders and patterns that `find_photos` was given.
+        paths: the arguments of `find_photos`: photos, folders and patterns.
         folder: of the outputs; None for beside the photos.
         suffix: of the outputs.
-        taken_names: names of other files in the folder.
+        reserved_names: names of other files in the folder.
 
     Raises:
         InputError: two photos would have the same output, or an output would replace a photo.
     """
     photos = dict.fromkeys(photos)
-    roots = sorted((Path(path) for path in map(_fixed_part, given) if path), key=_depth)[::-1]
+    roots = sorted((Path(path) for path in map(_fixed_part, paths) if path), key=_depth)[::-1]
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
-    taken = {name.casefold(): Path(name) for name in taken_names}  # some file systems ignore case
-    later = HEIF_SUFFIXES | RAW_SUFFIXES
-    for photo in sorted(photos, key=lambda photo: photo.suffix.lower() in later):
+    # Some file systems ignore case.
+    owners = {name.casefold(): Path(name) for name in reserved_names}
+    secondary_suffixes = HEIF_SUFFIXES | RAW_SUFFIXES
+    for photo in sorted(photos, key=lambda photo: photo.suffix.lower() in secondary_suffixes):
         output = photo if folder is None else _below(photo, roots)
         if not output.name:  # a folder without permission, which gets no output
             output /= "folder"
         output = output.with_name(_fitting_name(photo, suffix))
-        other = taken.get(str(output).casefold())
-        if other is not None and other.parent in (photo.parent, Path()):
+        owner = owners.get(str(output).casefold())
+        if owner is not None and owner.parent in (photo.parent, Path()):
             output = output.with_name(_fitting_name(photo, f"{photo.suffix}{suffix}"))
-            other = taken.get(str(output).casefold())
+            owner = owners.get(str(output).casefold())
         names[photo] = output if folder is None else Path(folder) / output
-        if other is not None:
+        if owner is not None:
             raise InputError(
-                f"{names[photo]}: would be of {other} and of {photo}; give the folder that holds "
+                f"{names[photo]}: would be of {owner} and of {photo}; give the folder that holds "
                 "both, whose folders the outputs then mirror, or caption them apart"
             )
-        taken[str(output).casefold()] = photo
+        owners[str(output).casefold()] = photo
         if original := originals.get(os.path.realpath(names[photo])):
             raise InputError(
                 f"{names[photo].parent}: the {suffix} of {photo} would replace the photo "
@@ -334,7 +341,7 @@ def _depth(folder: Path) -> int:
 def _fitting_name(photo: Path, suffix: str) -> str:
     """A photo's name with another suffix, shortened if file systems would refuse it."""
     name = f"{photo.stem}{suffix}"
-    if len(os.fsencode(name)) <= LONGEST_NAME:
+    if len(os.fsencode(name)) <= MAX_NAME_BYTES:
         return name
     return f"{photo.stem[:50]}-{zlib.crc32(os.fsencode(photo.name)):08x}{suffix}"
 
@@ -349,24 +356,24 @@ def _fixed_part(path: str | Path) -> str | Path | None:
 
 
 def _photos_below(folder: Path, visited: set[str], exclude: Sequence[str]) -> Iterator[Path]:
-    if (real := os.path.realpath(folder)) in visited:
+    if (real_path := os.path.realpath(folder)) in visited:
         return
-    visited.add(real)
+    visited.add(real_path)
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            directory = sorted(entries, key=lambda entry: entry.name)
     except OSError:
-        yield folder  # whoever reads the photos says why it cannot be read
+        yield folder  # reading it raises the error
         return
-    twins = raw_twins(entry.name for entry in found)
-    for entry in found:
+    twins = raw_twins(entry.name for entry in directory)
+    for entry in directory:
         if is_hidden(entry.name) or entry.name in twins:
             continue
         if any(fnmatch(entry.name, pattern) for pattern in exclude):
             continue
         path = folder / entry.name
         if entry.is_symlink() and not os.path.exists(path):  # noqa: PTH110 - a Path may raise
-            yield path  # it leads nowhere
+            yield path  # a broken link
         elif entry.is_dir():
             yield from _photos_below(path, visited, exclude)
         elif path.suffix.lower() in IMAGE_SUFFIXES or (entry.is_file() and is_photo(path)):

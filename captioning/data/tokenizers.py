@@ -1,11 +1,10 @@
-"""The tokenizers that a configuration may choose for the vocabulary of a model."""
+"""Tokenizers of captions, by their names in a configuration."""
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
-from operator import add
+from itertools import chain, pairwise
 from typing import Literal
 from unicodedata import category, normalize
 
@@ -13,12 +12,12 @@ from captioning.data.tokens import TYPED, tokenize, tokens
 from captioning.errors import InputError
 
 Tokenizer = Callable[[str], list[str]]
-"""Gives the words of a caption, in lower case, without punctuation and white space."""
+"""Splits a caption into words in lower case, without punctuation and white space."""
 
 TokenizerName = Literal[
     "ptb", "treebank", "wordpunct", "tweet", "characters", "japanese", "chinese", "thai"
 ]
-"""Their names in a configuration.
+"""Names of tokenizers in a configuration.
 
 - ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
 - treebank, wordpunct, tweet: NLTK's.
@@ -28,7 +27,7 @@ TokenizerName = Literal[
 - chinese: the words of jieba with its default settings, by jieba-rs; extra `zh`.
 - thai: the words of PyThaiNLP's newmm; extra `th`.
 
-With the last four, scores are of these words, and comparable only with scores by the same tokenizer
+With the last four, scores count these words, so they compare only with scores by the same tokenizer
 and version of its library.
 """
 
@@ -37,59 +36,61 @@ NLTK = ("treebank", "wordpunct", "tweet")
 SPACED = ("ptb", *NLTK)
 """Tokenizers of scripts that write spaces between words."""
 
-# Characters of scripts without spaces between words. The first ones have none beside words of
-# other scripts and numbers either.
+# Characters of scripts without spaces between words. East Asian scripts have no spaces beside words
+# of other scripts and numbers either.
 EAST_ASIAN = (
     r"\u2e80-\u2fd5\u3005-\u3007\u3021-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\uff66-\uff9f\U00020000-\U0003ffff"
 )
 UNSPACED = rf"{EAST_ASIAN}\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9fe\uaa60-\uaa7f"
-KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
+WORD_CATEGORIES = ("L", "M", "N", "Sc", "Sm", "So")  # of Unicode; each word has one of them
 
 ENGLISH_JOINTS = dict.fromkeys((" 's", " 'm", " 'd", " 're", " 've", " 'll", " n't"), "")
-"""Joints (see `pieces`) of English: no space before the endings of words, as in the man's."""
+"""Joints of English for `pieces`: no space before an ending, as in *the man's*."""
 
 
 def characters(caption: str) -> list[str]:
-    """The characters of scripts without spaces, with their marks, and words of other scripts."""
-    found, _ = _unspaced()
-    return found.findall(_plain(caption))
+    """Split scripts without spaces into characters with their marks, other scripts into words."""
+    word_pattern, _ = _unspaced_patterns()
+    return word_pattern.findall(_plain(caption))
 
 
 def pieces(
     words: Sequence[str], name: TokenizerName = "ptb", joints: Mapping[str, str] = ENGLISH_JOINTS
 ) -> list[str]:
-    """The words of a caption, each behind the space, or what else people write, before it.
+    """The words of a caption, each with the space or other joint in front of it.
 
     Japanese and Chinese words have no space; Thai ones have one beside numbers and other scripts.
 
     Args:
         words: of the caption, in any spelling.
         name: of the tokenizer.
-        joints: what is written in place of a space, for tokenizers that cut at spaces: by two words
-            with a space between, or by one with a space on the side of any other word.
+        joints: text in place of a space, for scripts with spaces: by two words with a space between
+            them, or by one word with a space on the side of any other word.
     """
+    parts = list(words[:1])
     if name in SPACED:
-        lower = [word.lower() for word in words]
-        seams = (
-            joints.get(f"{one} {two}", joints.get(f" {two}", joints.get(f"{one} ", " ")))
-            for one, two in pairwise(lower)
-        )
-        return [*words[:1], *map(add, seams, words[1:])]
-    _, needless = _unspaced()
-    spaced = (needless.sub("", f"{one} {two}")[len(one) :] for one, two in pairwise(words))
-    return [*words[:1], *spaced]
+        for word, following in pairwise(word.lower() for word in words):
+            joint = joints.get(f"{word} ", " ")
+            joint = joints.get(f" {following}", joint)
+            joint = joints.get(f"{word} {following}", joint)
+            parts.append(joint + words[len(parts)])
+        return parts
+    _, removable_space = _unspaced_patterns()
+    for word, following in pairwise(words):
+        parts.append(removable_space.sub("", f"{word} {following}")[len(word) :])
+    return parts
 
 
-def joined(
+def join_words(
     words: Sequence[str], name: TokenizerName = "ptb", joints: Mapping[str, str] = ENGLISH_JOINTS
 ) -> str:
-    """A caption of these words as one line, joined as by `pieces`."""
+    """Join words to a caption, with the spaces and joints of `pieces`."""
     return "".join(pieces(words, name, joints))
 
 
 def tokenizer_hint(captions: Sequence[str], name: TokenizerName) -> str | None:
-    """A line that names other tokenizers, if these captions lack the spaces of this one."""
+    """A line that suggests other tokenizers, if the captions have no spaces between words."""
     text = "".join(captions)
     unspaced = len(re.findall(f"[{UNSPACED}]", text))
     if name not in SPACED or 2 * unspaced <= sum(map(str.isalpha, text)):
@@ -101,23 +102,22 @@ def tokenizer_hint(captions: Sequence[str], name: TokenizerName) -> str | None:
 
 
 @cache
-def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What finds the words of `characters`, and the spaces that are not written between them."""
-    every = map(chr, range(0x300, 0x10000))
-    marks = "".join(c for c in every if category(c).startswith("M"))
-    return (
-        re.compile(
-            rf"(?=[^\W_])[{UNSPACED}][{marks}]*|(?:(?![{UNSPACED}])[^\W_][{marks}\u200c\u200d]*)+"
-        ),
-        re.compile(
-            rf"(?:(?<=[{UNSPACED}])|(?<=[{UNSPACED}][{marks}])) (?=[{UNSPACED}])"
-            rf"|(?<=[{EAST_ASIAN}]) |(?<=[{EAST_ASIAN}][{marks}]) | (?=[{EAST_ASIAN}])"
-        ),
+def _unspaced_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of the words of `characters`, and of spaces to remove between them."""
+    letters = map(chr, range(0x300, 0x10000))
+    marks = "".join(letter for letter in letters if category(letter).startswith("M"))
+    word_pattern = re.compile(
+        rf"(?=[^\W_])[{UNSPACED}][{marks}]*|(?:(?![{UNSPACED}])[^\W_][{marks}\u200c\u200d]*)+"
     )
+    removable_space = re.compile(
+        rf"(?:(?<=[{UNSPACED}])|(?<=[{UNSPACED}][{marks}])) (?=[{UNSPACED}])"
+        rf"|(?<=[{EAST_ASIAN}]) |(?<=[{EAST_ASIAN}][{marks}]) | (?=[{EAST_ASIAN}])"
+    )
+    return word_pattern, removable_space
 
 
 def tokenizer_of_scores(name: TokenizerName) -> Tokenizer:
-    """What splits captions and references for scores, given the tokenizer of the vocabulary."""
+    """The tokenizer of captions and references for scores, for a vocabulary's tokenizer."""
     return tokens if name in SPACED else tokenizer(name)
 
 
@@ -131,7 +131,7 @@ def tokenizer(name: TokenizerName) -> Tokenizer:
     if name in ("ptb", "characters"):
         return tokenize if name == "ptb" else characters
     try:
-        cut = _cut_by_library(name)
+        split = _library_tokenizer(name)
     except ImportError:
         extra = {"japanese": "ja", "chinese": "zh", "thai": "th"}[name]
         raise InputError(
@@ -140,20 +140,24 @@ def tokenizer(name: TokenizerName) -> Tokenizer:
 
     def words(caption: str) -> list[str]:
         text = _plain(caption).encode(errors="replace").decode()  # halves of surrogate pairs
-        parts = [part for token in cut(text) for part in token.split()]
-        return [part for part in parts if any(category(c).startswith(KEPT) for c in part)]
+        parts = chain.from_iterable(token.split() for token in split(text))
+        return [part for part in parts if _has_word_character(part)]
 
     return words
 
 
-def _cut_by_library(name: str) -> Callable[[str], Iterable[str]]:
-    """What splits text by the tokenizer's library, which is imported only here."""
+def _has_word_character(text: str) -> bool:
+    return any(category(character).startswith(WORD_CATEGORIES) for character in text)
+
+
+def _library_tokenizer(name: str) -> Callable[[str], Iterable[str]]:
+    """The tokenizer of a library, which is imported only here."""
     if name == "japanese":
         from sudachipy import Dictionary, SplitMode
 
-        small = Dictionary(dict="small")
+        dictionary = Dictionary(dict="small")
         # A tokenizer serves one thread at a time, and takes no time to make.
-        return lambda text: map(str, small.tokenizer(SplitMode.A).tokenize(text))
+        return lambda text: map(str, dictionary.tokenizer(SplitMode.A).tokenize(text))
     if name == "chinese":
         from rjieba import cut
 
@@ -165,8 +169,8 @@ def _cut_by_library(name: str) -> Callable[[str], Iterable[str]]:
         return word_tokenize
     from nltk import tokenize as nltk
 
-    kinds = nltk.TreebankWordTokenizer, nltk.WordPunctTokenizer, nltk.TweetTokenizer
-    return dict(zip(NLTK, kinds, strict=True))[name]().tokenize
+    classes = nltk.TreebankWordTokenizer, nltk.WordPunctTokenizer, nltk.TweetTokenizer
+    return dict(zip(NLTK, classes, strict=True))[name]().tokenize
 
 
 def _plain(caption: str) -> str:

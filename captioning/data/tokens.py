@@ -53,7 +53,7 @@ ABBREVIATIONS = """
     |rd|reps?|rev|sens?|sept?|sgt|sq|sr|ste?|supt|tel|tenn|thu|thurs|treas|tues?|univ|va|vs|vt|wed
     |wisc?|wm|wyo
 """
-NAMES = "Ark|Del|Ill|La|Mass|Mfg|Miss|Ore|Pa|Pty|Tex|Wash"
+TITLES = "Ark|Del|Ill|La|Mass|Mfg|Miss|Ore|Pa|Pty|Tex|Wash"
 NUMBERED = "art|ca|figs?|nos?|pp"
 
 # Words that begin a sentence, so that the full stop in "vitamin C. The" ends one.
@@ -105,8 +105,8 @@ LETTER_OR_DIGIT = rf"(?:{PLAIN}|[{MARKS}])"
 START = rf"(?:{LETTER}|[{MARKS}])"
 REST = rf"{PLAIN}*(?:[{MARKS}]{PLAIN}*)*"  # one way to match: no backtracking into the marks
 HYPHEN = r"[-_\u058a\u2010\u2011]"
-SPECIAL = "<(?:pad|bos|eos|unk)>"  # not words: a caption that has one means the letters
-TAG = rf"(?!{SPECIAL})</?[A-Za-z!?][^>]{{0,999}}>"
+SPECIAL_TOKEN = "<(?:pad|bos|eos|unk)>"  # in a caption these are plain text
+TAG = rf"(?!{SPECIAL_TOKEN})</?[A-Za-z!?][^>]{{0,999}}>"
 NOT = r"(?<=[^\W\d_nN])(?:n't|N'T)"
 ENDING = "'(?i:s|m|d|re|ve|ll)"
 END = rf"(?!{LETTER_OR_DIGIT}|[-_]{LETTER_OR_DIGIT})"
@@ -148,7 +148,7 @@ RULES = rf"""
 
     # full stops within a word: 3.5-inch, U.S.-based; Mr., No. 5, U.S., J. Smith; runs.The, foo.jpg
     | [A-Za-z0-9]{{1,63}}[.,][A-Za-z0-9.,]{{0,63}}(?:-[A-Za-z0-9]+)+
-    | (?i:(?:{ABBREVIATIONS})\.)(?!{LETTER_OR_DIGIT}) | (?:{NAMES})\.(?!{LETTER_OR_DIGIT})
+    | (?i:(?:{ABBREVIATIONS})\.)(?!{LETTER_OR_DIGIT}) | (?:{TITLES})\.(?!{LETTER_OR_DIGIT})
     | (?i:(?:{NUMBERED})\.)(?=\s*{DIGIT}|[,:;]) | (?i:ph\.d\.)
     | [A-Za-z](?:\.[A-Za-z])+\.(?!{LETTER_OR_DIGIT})
     | [A-Za-z]\.(?!\s+(?:(?:{STARTS})(?!\S)|{TAG}(?!\S))|[A-Za-z])
@@ -184,7 +184,7 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 
-# English words that name nothing to be seen.
+# English words that do not name anything visible.
 FUNCTION_WORDS = frozenset(
     """
     a an the this that these those some any each another other one his her its their it he she they
@@ -196,8 +196,8 @@ FUNCTION_WORDS = frozenset(
 )
 
 ENGLISH = 0.3
-"""Least share of `FUNCTION_WORDS` in English captions. It is 0.36 and more in draws of 20 captions
-of Flickr8k and COCO. Other languages share some of the words: Hungarian captions have 0.27."""
+"""Minimum share of `FUNCTION_WORDS` in English captions. Samples of 20 captions of Flickr8k and
+COCO have at least 0.36. Other languages share some of the words: Hungarian captions have 0.27."""
 
 NO_BREAK_SPACE = "\xa0"  # Stanford's tokenizer writes it for a space within a token
 
@@ -206,23 +206,24 @@ OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
 
 
 def tokenize(caption: str) -> list[str]:
-    """The words of a caption: Penn Treebank tokens in lower case, without punctuation."""
+    """Split a caption into words: Penn Treebank tokens in lower case, without punctuation."""
     return words_of(tokens(caption))
 
 
 def tokens(caption: str) -> list[str]:
-    """The tokens of a caption; one such as `22 3/4` is several words with no-break spaces."""
-    found = []
-    for token in TOKEN.findall(caption.translate(TYPED)):
-        if token.isalpha():
-            found.append(token.lower())
-        elif token:
-            spelt = SPELLINGS.get(token) or token.lower()
-            if token[0] in ":;=<>":  # a smiley
-                spelt = spelt.translate(ROUND_BRACKETS)
-            parts = OTHER_SPACES.split(spelt.translate(PLAIN_SPACES))
-            found += [part for part in parts if part.strip() and part not in PUNCTUATION]
-    return found
+    """Split a caption into tokens; one such as `22 3/4` is several words with no-break spaces."""
+    caption_tokens = []
+    for match in TOKEN.findall(caption.translate(TYPED)):
+        if match.isalpha():
+            caption_tokens.append(match.lower())
+        elif match:
+            spelling = SPELLINGS.get(match) or match.lower()
+            if match[0] in ":;=<>":  # a smiley
+                spelling = spelling.translate(ROUND_BRACKETS)
+            for part in OTHER_SPACES.split(spelling.translate(PLAIN_SPACES)):
+                if part.strip() and part not in PUNCTUATION:
+                    caption_tokens.append(part)
+    return caption_tokens
 
 
 def words_of(tokens: list[str]) -> list[str]:
@@ -232,12 +233,12 @@ def words_of(tokens: list[str]) -> list[str]:
 
 
 def is_english(words: Iterable[str]) -> bool:
-    """Whether the words of captions are English, judged by their share of `FUNCTION_WORDS`.
+    """Whether the words of captions are English, by their share of `FUNCTION_WORDS`.
 
     One caption is too few to judge; ten are enough.
 
     Args:
-        words: of many captions, in lower case, with repetitions.
+        words: all words of many captions, in lower case.
     """
     are_function_words = [word in FUNCTION_WORDS for word in words]
     return sum(are_function_words) > ENGLISH * len(are_function_words)
@@ -251,4 +252,8 @@ def plurals(name: str) -> list[str]:
     from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
 
     rules = [*WordNetCorpusReader.MORPHOLOGICAL_SUBSTITUTIONS[NOUN], ("oes", "o")]
-    return [f"{name.removesuffix(last)}{plural}" for plural, last in rules if name.endswith(last)]
+    return [
+        f"{name.removesuffix(ending)}{plural_ending}"
+        for plural_ending, ending in rules
+        if name.endswith(ending)
+    ]

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, takewhile, zip_longest
-from typing import get_args
+from itertools import chain, pairwise, takewhile
+from typing import NamedTuple, get_args
 
-from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, TokenizerName, joined, tokenizer
+from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, TokenizerName, join_words, tokenizer
 from captioning.data.tokens import BRACKETS, TYPED, is_english
 from captioning.errors import InputError, shown
 
@@ -17,16 +17,16 @@ PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 REPEATED = 0.05
-"""Share of its occurrences in people's captions by which a word may be said again in a caption."""
+"""A word may be repeated in a caption if this share of its occurrences are repetitions."""
 
 ENDS = frozenset(".!?:\n")
-"""Characters between two words of which the second begins a sentence."""
+"""Characters that end a sentence."""
 
-MOST_BETWEEN = 100
-"""The most characters between two words that are looked at, so that time is linear."""
+MAX_DISTANCE = 100
+"""Maximum number of characters between two words, so that time is linear."""
 
 JOINT = re.compile("['\u200c\u200d-]?")
-"""What joins two words of a tokenizer that are one: nothing, an apostrophe or half a space, say."""
+"""Text between two tokens of one word: nothing, an apostrophe, a hyphen or a zero-width joiner."""
 
 
 @dataclass(unsafe_hash=True)
@@ -36,13 +36,12 @@ class Vocabulary:
     Args:
         words: the other words in the order of their ids, from 4.
         tokenizer: splits captions into these words.
-        repeatable: the words that people say again in a caption (`repeatable_words`); None if
-            unknown.
+        repeatable: words that people repeat in a caption (`repeatable_words`); None if unknown.
         spellings: how people write words inside sentences (`common_spellings`), such as ``TV`` for
             ``tv``; other words are written as they are.
-        ranks: the place by frequency, from 1, of words that were added behind rarer ones; other
-            words stand at theirs.
-        joints: what people write between words in place of a space (`common_joints`); see `pieces`.
+        ranks: the rank by frequency, from 1, of words that were added behind rarer ones; the rank
+            of any other word is its position among `words`.
+        joints: text between words in place of a space (`common_joints`); see `pieces`.
     """
 
     words: Sequence[str]
@@ -79,44 +78,54 @@ class Vocabulary:
         captions: Iterable[str],
         min_count: int = 1,
         name: TokenizerName = "ptb",
-        known: Sequence[str] = (),
+        first_words: Sequence[str] = (),
     ) -> "Vocabulary":
-        """The known words, then those that occur `min_count` times, the most frequent first.
+        """Build the vocabulary of captions: `first_words`, then the words by falling frequency.
 
-        The rank of a word behind known ones is its rank among the words of the captions; words that
-        occur equally often share the last of their ranks.
+        Words that occur less than `min_count` times are left out, unless they are among
+        `first_words`. The rank of a word behind these is its rank among the words of the captions;
+        words that occur equally often share the last of their ranks.
 
         Brackets are left out: the evaluation counts them as words, but a caption should not have
         them.
         """
         captions = list(captions)
-        written = list(map(tokenizer(name), captions))
-        counts = Counter(word for words in written for word in words)
-        others = {*BRACKETS, *SPECIAL, *known}
-        new = [w for w, count in counts.items() if count >= min_count and w not in others]
-        words = (*known, *sorted(new, key=lambda word: (-counts[word], word)))
-        repeatable = repeatable_words(written).intersection(words)
-        spellings = common_spellings(captions, written, words)
-        rising = sorted(counts.values())
-        ranks = {w: len(rising) - bisect_left(rising, counts[w]) for w in new if known}
-        is_learnt = name in SPACED and not is_english(word for its in written for word in its)
-        joints = common_joints(captions, written, words) if is_learnt else ENGLISH_JOINTS
-        return cls(words, name, repeatable, spellings, ranks, joints)
+        tokens = list(map(tokenizer(name), captions))
+        counts = Counter(chain.from_iterable(tokens))
+        excluded = {*BRACKETS, *SPECIAL, *first_words}
+        new_words = [
+            word for word, count in counts.items() if count >= min_count and word not in excluded
+        ]
+        words = (*first_words, *sorted(new_words, key=lambda word: (-counts[word], word)))
+        ranks = {}
+        if first_words:
+            rising_counts = sorted(counts.values())
+            for word in new_words:
+                ranks[word] = len(rising_counts) - bisect_left(rising_counts, counts[word])
+        learns_joints = name in SPACED and not is_english(chain.from_iterable(tokens))
+        return cls(
+            words,
+            name,
+            repeatable=repeatable_words(tokens).intersection(words),
+            spellings=common_spellings(captions, tokens, words),
+            ranks=ranks,
+            joints=common_joints(captions, tokens, words) if learns_joints else ENGLISH_JOINTS,
+        )
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     @cached_property
     def once(self) -> list[int]:
-        """The id of each word to say once in a caption; PAD for special tokens and other words."""
-        may_repeat = {*SPECIAL, *(self.words if self.repeatable is None else self.repeatable)}
-        return [PAD if word in may_repeat else n for n, word in enumerate(self._tokens)]
+        """Each token's id, if its word may occur only once in a caption; PAD for other tokens."""
+        repeatable = {*SPECIAL, *(self.words if self.repeatable is None else self.repeatable)}
+        return [PAD if token in repeatable else index for index, token in enumerate(self._tokens)]
 
     @cached_property
-    def places(self) -> list[int]:
-        """The place by frequency of the word of each id, from 1; 0 for special tokens."""
-        places = (self.ranks.get(word, n) for n, word in enumerate(self.words, start=1))
-        return [*[0] * len(SPECIAL), *places]
+    def frequency_ranks(self) -> list[int]:
+        """The rank by frequency of each id's word, from 1; 0 for special tokens."""
+        ranks = (self.ranks.get(word, rank) for rank, word in enumerate(self.words, start=1))
+        return [*[0] * len(SPECIAL), *ranks]
 
     def encode(self, caption: str) -> list[int]:
         """The ids of a caption's words between BOS and EOS; unknown words become UNK."""
@@ -131,31 +140,36 @@ class Vocabulary:
 
         Args:
             text: a caption, or a part of one.
-            substitutes: what the model would say in place of each unknown word, for the message.
+            substitutes: the model's words in place of each unknown word, for the message.
 
         Raises:
             InputError: a word is unknown, or there is none.
         """
         words = tokenizer(self.tokenizer)(text)
-        if unknown := [word for word in words if word not in self._ids]:
-            pairs = zip_longest(map(self._akin, unknown), substitutes, fillvalue=())
-            close = filter(None, (" or ".join(near[:2] or others) for near, others in pairs))
-            remedy = f"did you mean {told}?" if (told := ", ".join(close)) else "use other words"
-            raise InputError(
-                f"{shown(text)}: the model does not know {', '.join(map(shown, unknown))}; {remedy}"
-            )
+        if unknown_words := [word for word in words if word not in self._ids]:
+            suggestions = []
+            for number, word in enumerate(unknown_words):
+                alternatives = substitutes[number] if number < len(substitutes) else ()
+                if words_to_use := self._similar_words(word)[:2] or alternatives:
+                    suggestions.append(" or ".join(words_to_use))
+            remedy = f"did you mean {', '.join(suggestions)}?" if suggestions else "use other words"
+            names = ", ".join(map(shown, unknown_words))
+            raise InputError(f"{shown(text)}: the model does not know {names}; {remedy}")
         if not words:
             raise InputError(f"{shown(text)}: no words; give a caption")
         return words
 
-    def _akin(self, word: str) -> list[str]:
+    def _similar_words(self, unknown_word: str) -> list[str]:
         """The words with the same stem in English, or with two neighbouring letters swapped.
 
-        Of words that are merely spelt alike, half mean something else: brook and book.
+        Similar spelling is not enough: half of such words mean something else, as book and brook.
         """
-        stem, words = self._stems
-        swapped = {f"{word[:n]}{word[n : n + 2][::-1]}{word[n + 2 :]}" for n in range(len(word))}
-        return [each for each in self.words if each in swapped or words[each] == stem(word)]
+        stem, stems = self._stems
+        swaps = set()
+        for index in range(len(unknown_word)):
+            letters = unknown_word[index : index + 2]
+            swaps.add(unknown_word[:index] + letters[::-1] + unknown_word[index + 2 :])
+        return [word for word in self.words if word in swaps or stems[word] == stem(unknown_word)]
 
     @cached_property
     def _stems(self) -> tuple[Callable[[str], str], dict[str, str]]:
@@ -166,8 +180,8 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` up to the first EOS, without PAD and BOS."""
-        kept = takewhile(lambda index: index != EOS, ids)
-        return tuple(self._tokens[index] for index in kept if index not in (PAD, BOS))
+        caption_ids = takewhile(lambda index: index != EOS, ids)
+        return tuple(self._tokens[index] for index in caption_ids if index not in (PAD, BOS))
 
     def spelt(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` as people write them inside sentences."""
@@ -175,32 +189,40 @@ class Vocabulary:
 
     def text(self, ids: Iterable[int]) -> str:
         """The words of `ids` as one line, as the tokenizer writes them."""
-        return joined(self.decode(ids), self.tokenizer, self.joints)
+        return join_words(self.decode(ids), self.tokenizer, self.joints)
 
 
 def repeatable_words(captions: Sequence[Sequence[str]]) -> frozenset[str]:
-    """The words that people say again in a caption, such as `a`, `in` and `tennis`: see `REPEATED`.
+    """The words that people repeat in a caption, such as `a`, `in` and `tennis`: see `REPEATED`.
 
-    That needs no list for each language. A word that is repeated once in all captions is none, and
-    a plural is another word than its singular.
+    This works in any language. A word with a single repetition in all captions is left out, and a
+    plural is another word than its singular.
     """
-    counts = Counter(word for words in captions for word in words)
-    firsts = Counter(word for words in captions for word in set(words))
-    again = counts - firsts
-    return frozenset(w for w, n in again.items() if n > 1 and n >= REPEATED * counts[w])
+    counts = Counter(chain.from_iterable(captions))
+    captions_with_word = Counter(word for words in captions for word in set(words))
+    repetitions = counts - captions_with_word
+    return frozenset(
+        word
+        for word, count in repetitions.items()
+        if count > 1 and count >= REPEATED * counts[word]
+    )
 
 
 def common_spellings(
     captions: Sequence[str], tokens: Sequence[Sequence[str]], words: Iterable[str]
 ) -> dict[str, str]:
-    """The commonest spelling of each of the words that occurs inside sentences of the captions."""
+    """The most common spelling of each word, where it does not begin a sentence."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for text, places in _places(captions, tokens):
-        for (_, _, end), (word, start, stop) in pairwise(places):
-            if ENDS.isdisjoint(text[end:start]):
-                counts[word][text[start:stop]] += 1
-    # Of equally common spellings the one in lower case, which sorts last.
-    return {w: max((n, s) for s, n in counts[w].items())[1] for w in words if w in counts}
+    for text, spans in _located_words(captions, tokens):
+        for previous, span in pairwise(spans):
+            if ENDS.isdisjoint(text[previous.stop : span.start]):
+                counts[span.word][text[span.start : span.stop]] += 1
+    spellings = {}
+    for word in words:
+        if word in counts:
+            # Of equally common spellings the one in lower case, which sorts last.
+            _, spellings[word] = max((count, text) for text, count in counts[word].items())
+    return spellings
 
 
 def common_joints(
@@ -211,48 +233,56 @@ def common_joints(
     Two words are joined as in most of the captions. A word that is always joined, by the same
     characters to two words or more, is joined to others too.
     """
-    known = frozenset(words)
+    vocabulary = frozenset(words)
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for text, places in _places(captions, tokens):
-        for (one, _, end), (two, start, _) in pairwise(places):
-            if one in known and two in known:
-                between = text[end:start]
-                counts[one, two][between if JOINT.fullmatch(between) else " "] += 1
-    seams = {pair: between.most_common(1)[0][0] for pair, between in counts.items()}
-    before_space = {one for (one, _), seam in seams.items() if seam == " "}
-    by_word: defaultdict[str, list[str]] = defaultdict(list)
-    for (one, two), seam in seams.items():
-        by_word[f"{one} "].append(seam)
-        if one in before_space:  # others join the second word themselves
-            by_word[f" {two}"].append(seam)
-    always = {
-        key: several[0]
-        for key, several in by_word.items()
-        if len(several) > 1 and set(several) == {several[0]} != {" "}
-    }
-    pairs = {
-        f"{one} {two}": seam
-        for (one, two), seam in seams.items()
-        if seam != always.get(f" {two}", always.get(f"{one} ", " "))
-    }
-    return always | pairs
+    for text, spans in _located_words(captions, tokens):
+        for span, following in pairwise(spans):
+            if span.word in vocabulary and following.word in vocabulary:
+                between = text[span.stop : following.start]
+                joint = between if JOINT.fullmatch(between) else " "
+                counts[span.word, following.word][joint] += 1
+    pair_joints = {pair: joints.most_common(1)[0][0] for pair, joints in counts.items()}
+    before_space = {word for (word, _), joint in pair_joints.items() if joint == " "}
+    joints_by_key: defaultdict[str, list[str]] = defaultdict(list)
+    for (word, following_word), joint in pair_joints.items():
+        joints_by_key[f"{word} "].append(joint)
+        if word in before_space:  # other words join the following word themselves
+            joints_by_key[f" {following_word}"].append(joint)
+    word_joints = {}
+    for key, joints in joints_by_key.items():
+        if len(joints) > 1 and set(joints) == {joints[0]} != {" "}:
+            word_joints[key] = joints[0]
+    exceptions = {}
+    for (word, following_word), joint in pair_joints.items():
+        default = word_joints.get(f"{word} ", " ")
+        if joint != word_joints.get(f" {following_word}", default):
+            exceptions[f"{word} {following_word}"] = joint
+    return word_joints | exceptions
 
 
-def _places(
+class WordSpan(NamedTuple):
+    """A word and its characters in a caption."""
+
+    word: str
+    start: int
+    stop: int
+
+
+def _located_words(
     captions: Sequence[str], tokens: Sequence[Sequence[str]]
-) -> Iterator[tuple[str, list[tuple[str, int, int]]]]:
-    """Each caption with its words, and where each of them begins and ends there.
+) -> Iterator[tuple[str, list[WordSpan]]]:
+    """Each caption with the spans of its words.
 
-    A word that is not written so, such as a bracket, is left out, and so are captions whose length
-    depends on case, by a letter such as the Turkish capital i.
+    A token that is spelt differently in the caption, such as a bracket, has no span. Captions whose
+    length depends on case, by a letter such as the Turkish capital i, have none at all.
     """
-    for caption, its in zip(captions, tokens, strict=True):
+    for caption, words in zip(captions, tokens, strict=True):
         text = caption.translate(TYPED)
         lower = text.lower()
-        places: list[tuple[str, int, int]] = []
-        for word in its if len(lower) == len(text) else ():
-            end = places[-1][2] if places else 0
-            start = lower.find(word, end, end + MOST_BETWEEN + len(word))
+        spans: list[WordSpan] = []
+        for word in words if len(lower) == len(text) else ():
+            end = spans[-1].stop if spans else 0
+            start = lower.find(word, end, end + MAX_DISTANCE + len(word))
             if start >= 0:
-                places.append((word, start, start + len(word)))
-        yield text, places
+                spans.append(WordSpan(word, start, start + len(word)))
+        yield text, spans

@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import FEATURES, LEAST, Calibration, confidence_features
 from captioning.captioner.decoded_batch import PhotoView, decode_batch
-from captioning.data.dataset import caption_ids, padded
+from captioning.data.dataset import caption_ids, pad_captions
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores
 from captioning.data.tokens import FUNCTION_WORDS, is_english, words_of
@@ -198,11 +198,11 @@ def _assessed_batch(
     batch = decode_batch(captioner, views, search, logits=True, most=1)
     assert batch.logits is not None
     unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
-    features = confidence_features(batch.captions, batch.logits, unknown_kinds, vocabulary.places)[
-        :, 0
-    ].cpu()
+    features = confidence_features(
+        batch.captions, batch.logits, unknown_kinds, vocabulary.frequency_ranks
+    )[:, 0].cpu()
     vectors = batch.annotations.float().mean(dim=1).cpu()
-    references = padded(
+    references = pad_captions(
         [caption_ids(record, vocabulary, torch.Generator().manual_seed(0)) for record in records]
     )[..., 1:].to(captioner.device)
     reference_logits, _ = captioner.teacher_forcing(batch.memory, references)

@@ -17,7 +17,6 @@ from captioning.errors import InputError, PhotoError, printable_json
 from captioning.files import flat, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
-from captioning.threads import cut
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 MANIFEST = "manifest.json"
@@ -159,7 +158,7 @@ def caption_into_shards(
         for file in shards.folder.glob(".captions-*.jsonl"):  # of killed processes
             file.unlink(missing_ok=True)
         shards.write_manifest()
-        parts = cut(_without_line(photos(), done), shards.size)
+        parts = batched(_without_line(photos(), done), shards.size)
         free = (number for number in count() if number not in taken)
         numbered = zip(free, parts, strict=False)
         found: Iterable[tuple[int, Iterable[str]]] = (

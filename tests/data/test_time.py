@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from captioning.data.dataset import SIDED
+from captioning.data.dataset import SIDES
 from captioning.data.readers import dataset_files, flickr, reader, rows
 from captioning.data.splits import split_in
-from captioning.data.tokenizers import joined, tokenizer, tokenizer_hint
+from captioning.data.tokenizers import join_words, tokenizer, tokenizer_hint
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import printable
 from captioning.evaluation.grounding.targets import RUN_LENGTHS
@@ -24,14 +24,14 @@ time that grows with the square of the length is two seconds and more."""
 
 MATCHERS: dict[str, Callable[[str], object]] = {
     "words": lambda text: Vocabulary.build([text]),
-    "characters": lambda text: joined(tokenizer("characters")(text), "characters"),
+    "characters": lambda text: join_words(tokenizer("characters")(text), "characters"),
     "hint": lambda text: tokenizer_hint([text], "ptb"),
     "METEOR": normalized,
     "cells": lambda text: (rows.names_photo(text), rows.column_name(text), rows._unquoted(text)),
     "lists": lambda text: rows._texts(f"['{text}']"),
     "names": lambda text: (reader.COPY.sub("", text), dataset_files.ends(text), split_in(text)),
     "phrases": flickr._sentence,
-    "sides": SIDED.search,
+    "sides": SIDES.search,
     "masks": RUN_LENGTHS.fullmatch,
     "hosts": AUTHORITY.fullmatch,
     "messages": printable,

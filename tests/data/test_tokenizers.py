@@ -118,9 +118,9 @@ def test_words_that_are_merely_spelt_alike_are_not_suggested(word: str, remedy: 
 
 def test_known_words_come_first_and_stay() -> None:
     captions = ["a dog", "a dog", "a cat"]
-    found = Vocabulary.build(captions, min_count=2, known=("horse", "a"))
+    found = Vocabulary.build(captions, min_count=2, first_words=("horse", "a"))
     assert found.words == ("horse", "a", "dog")
-    assert found.places == [0, 0, 0, 0, 1, 2, 2]  # dog is the second most frequent word
+    assert found.frequency_ranks == [0, 0, 0, 0, 1, 2, 2]  # dog is the second most frequent word
     assert Vocabulary.build(captions).ranks == {}
 
 

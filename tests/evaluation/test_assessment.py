@@ -291,7 +291,7 @@ def test_a_listed_calibration_keeps_the_weights_of_its_features(
 def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
     known = [f"word{number}" for number in range(1000)]
     captions = ["word999 platypus"] * 9 + ["word999 wombat"]
-    words = Vocabulary.build(captions, known=known)
+    words = Vocabulary.build(captions, first_words=known)
     ids = torch.tensor([[[index, PAD]] for index in words.ids([*known[:3], "platypus", "wombat"])])
     rarest = []
     for row in ids[1:-1]:
@@ -301,7 +301,7 @@ def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
             zeros[..., None],
         )
         logits = logits.expand(1, 1, 2, len(words))
-        features = confidence_features(decoded, logits, zeros[0, 0, :1], words.places)
+        features = confidence_features(decoded, logits, zeros[0, 0, :1], words.frequency_ranks)
         rarest.append(features[0, 0, FEATURES.index("rarest word")].exp().item())
     # The second most frequent word of the captions, and the third.
     assert rarest == pytest.approx([2, 3, 4, 3, 4])

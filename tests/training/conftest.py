@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from captioning.captioner import Captioner
-from captioning.data.dataset import Batch, padded
+from captioning.data.dataset import Batch, pad_captions
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.metrics import registry
@@ -64,7 +64,7 @@ def learnt(
 
 def tokens_of(photos: Sequence[Sequence[str]], vocabulary: Vocabulary) -> torch.Tensor:
     """The words of the captions of each photo."""
-    return padded([[torch.tensor(vocabulary.encode(text)) for text in its] for its in photos])
+    return pad_captions([[torch.tensor(vocabulary.encode(text)) for text in its] for its in photos])
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from captioning.captioner import Captioner
 from captioning.captioner.decoded_batch import PhotoView, encode_batch
-from captioning.data.dataset import padded
+from captioning.data.dataset import pad_captions
 from captioning.data.preprocessing import View
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
@@ -94,7 +94,7 @@ def ground(
     @torch.no_grad()
     def read(photos: Sequence[PhotoView | PhotoError]) -> tuple[list[PhotoView], Captioned]:
         views = list(raise_errors(photos))
-        tokens = padded([ids[view.number] for view in views]).to(captioner.device)
+        tokens = pad_captions([ids[view.number] for view in views]).to(captioner.device)
         batch = encode_batch(captioner, views)
         return views, Captioned(captioner.model, batch.images, batch.annotations, tokens)
 
