@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise, takewhile
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, TokenizerName, join_words, tokenizer
 from captioning.data.tokens import BRACKETS, TYPED, is_english
@@ -27,6 +27,10 @@ MAX_DISTANCE = 100
 
 JOINT = re.compile("['\u200c\u200d-]?")
 """Text between two tokens of one word: nothing, an apostrophe, a hyphen or a zero-width joiner."""
+
+
+WordSpan = tuple[str, int, int]
+"""A word, and where it starts and stops in a caption."""
 
 
 @dataclass(unsafe_hash=True)
@@ -214,9 +218,9 @@ def common_spellings(
     """The most common spelling of each word, where it does not begin a sentence."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for text, spans in _located_words(captions, tokens):
-        for previous, span in pairwise(spans):
-            if ENDS.isdisjoint(text[previous.stop : span.start]):
-                counts[span.word][text[span.start : span.stop]] += 1
+        for (_, _, previous_stop), (word, start, stop) in pairwise(spans):
+            if ENDS.isdisjoint(text[previous_stop:start]):
+                counts[word][text[start:stop]] += 1
     spellings = {}
     for word in words:
         if word in counts:
@@ -236,11 +240,11 @@ def common_joints(
     vocabulary = frozenset(words)
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for text, spans in _located_words(captions, tokens):
-        for span, following in pairwise(spans):
-            if span.word in vocabulary and following.word in vocabulary:
-                between = text[span.stop : following.start]
+        for (word, _, stop), (following_word, start, _) in pairwise(spans):
+            if word in vocabulary and following_word in vocabulary:
+                between = text[stop:start]
                 joint = between if JOINT.fullmatch(between) else " "
-                counts[span.word, following.word][joint] += 1
+                counts[word, following_word][joint] += 1
     pair_joints = {pair: joints.most_common(1)[0][0] for pair, joints in counts.items()}
     before_space = {word for (word, _), joint in pair_joints.items() if joint == " "}
     joints_by_key: defaultdict[str, list[str]] = defaultdict(list)
@@ -260,14 +264,6 @@ def common_joints(
     return word_joints | exceptions
 
 
-class WordSpan(NamedTuple):
-    """A word and its characters in a caption."""
-
-    word: str
-    start: int
-    stop: int
-
-
 def _located_words(
     captions: Sequence[str], tokens: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, list[WordSpan]]]:
@@ -281,8 +277,8 @@ def _located_words(
         lower = text.lower()
         spans: list[WordSpan] = []
         for word in words if len(lower) == len(text) else ():
-            end = spans[-1].stop if spans else 0
-            start = lower.find(word, end, end + MAX_DISTANCE + len(word))
+            _, _, stop = spans[-1] if spans else ("", 0, 0)
+            start = lower.find(word, stop, stop + MAX_DISTANCE + len(word))
             if start >= 0:
-                spans.append(WordSpan(word, start, start + len(word)))
+                spans.append((word, start, start + len(word)))
         yield text, spans
