@@ -1,4 +1,4 @@
-"""Parts of a model that are stored in checkpoints as plain values and built again from them."""
+"""Stores parts of a model in checkpoints as plain values, and builds them again from these."""
 
 import inspect
 import sys
@@ -23,25 +23,10 @@ from typing import (
 from captioning.errors import InputError, shown
 
 IMPORT = "--import"
-"""The option with the name of a user's module; it may be repeated."""
+"""Option for a user's module; it may be repeated."""
 
 USER_MODULES: list[str] = []
 """The modules that ``--import`` has named in this process."""
-
-LIMITS = {
-    "layers": range(1, 101),
-    "region_layers": range(101),
-    "heads": range(1, 257),
-    "region_heads": range(1, 257),
-    "grid": range(1, 65),
-    "size": range(8, 1025),
-    "width": range(1, 4097),
-    "groups": range(1, 1001),
-    "captions": range(1, 1001),
-    "max_length": range(1, 1001),
-    "min_length": range(1001),
-}
-"""What `build` accepts of arguments that take time or memory, whatever tensors a file holds."""
 
 Part = TypeVar("Part")
 
@@ -58,11 +43,14 @@ class Configurable(ABC):
 
     Attributes:
         config: the class and the arguments.
-        removed: arguments that earlier versions had, each with the value that changes nothing.
-        fixed: what `build` passes for an argument, whatever a config says.
+        limits: allowed values of numeric arguments that take time or memory. They hold for
+            subclasses too, whose `limits` add to them.
+        removed: arguments of earlier versions, each with the value that has no effect.
+        fixed: values that `build` passes in place of those in a config.
     """
 
     config: dict[str, Any]
+    limits: ClassVar[Mapping[str, range]] = {}
     removed: ClassVar[Mapping[str, Any]] = {}
     fixed: ClassVar[Mapping[str, Any]] = {}
 
@@ -71,37 +59,45 @@ class Configurable(ABC):
         part = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(part, *args, **kwargs)
         bound.apply_defaults()
-        given = dict(list(bound.arguments.items())[1:])
-        for parameter in bound.signature.parameters.values():  # *args have no names
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                del given[parameter.name]
+        arguments = dict(list(bound.arguments.items())[1:])  # without self
+        for parameter in bound.signature.parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:  # *args have no names
+                del arguments[parameter.name]
             elif parameter.kind is parameter.VAR_KEYWORD:
-                given |= given.pop(parameter.name)
-        for name, value in given.items():
+                arguments |= arguments.pop(parameter.name)
+        for name, value in arguments.items():
             if isinstance(value, type):
-                given[name] = {"class_name": full_name(value)}
-            elif isinstance(value, partial):  # jsonargparse's has the class among its arguments
-                kind = next(each for each in (value.func, *value.args) if isinstance(each, type))
-                given[name] = {"class_name": full_name(kind), **value.keywords}
-        part.config = {"class": full_name(cls), **given}
+                arguments[name] = {"class_name": full_name(value)}
+            elif isinstance(value, partial):
+                arguments[name] = {
+                    "class_name": full_name(_partial_class(value)),
+                    **value.keywords,
+                }
+        part.config = {"class": full_name(cls), **arguments}
         return part
 
 
-def full_name(kind: type) -> str:
+def _partial_class(factory: partial[Any]) -> type:
+    """The class that a partial constructs."""
+    # A partial of jsonargparse has the class among its arguments.
+    return next(value for value in (factory.func, *factory.args) if isinstance(value, type))
+
+
+def full_name(part_class: type) -> str:
     """The name of a class with its module."""
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{part_class.__module__}.{part_class.__qualname__}"
 
 
-def bare_name(full: str) -> str:
+def bare_name(class_name: str) -> str:
     """The name of a class without its module."""
-    return full.rpartition(".")[2]
+    return class_name.rpartition(".")[2]
 
 
 def build(config: Any, expected_class: type[Part]) -> Part:
-    """The part that `config` describes.
+    """Build the part that `config` describes.
 
-    The config may come from a stranger. Only a subclass of `Configurable` and of `expected_class`
-    is built, after the names, the plain types and the limits of its arguments have been checked.
+    The config may be untrusted. Only a subclass of `Configurable` and of `expected_class` is built,
+    after the names, the plain types and the limits of its arguments have been checked.
 
     Raises:
         InputError: the class is unknown or another one, or an argument is unknown, has
@@ -109,67 +105,87 @@ def build(config: Any, expected_class: type[Part]) -> Part:
     """
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise InputError(f"{shown(config)} does not describe a {expected_class.__name__}")
-    given = config.copy()
-    return _checked(given.pop("class", None), expected_class, given)()
+    arguments = config.copy()
+    class_name = arguments.pop("class", None)
+    return _checked_partial(class_name, expected_class, arguments)()
 
 
-def _checked(name: Any, expected_class: type[Part], given: dict[str, Any]) -> partial[Part]:
-    """The class of this name with its arguments, ready to be called.
+def _checked_partial(
+    class_name: Any, expected_class: type[Part], arguments: dict[str, Any]
+) -> partial[Part]:
+    """The class of this name with its checked arguments, ready to be called."""
+    part_class = _class_by_name(class_name)
+    if not issubclass(part_class, expected_class):
+        raise InputError(f"{part_class.__name__} is not a subclass of {expected_class.__name__}")
+    for name, unused_value in part_class.removed.items():
+        if name in arguments and arguments[name] == unused_value:
+            del arguments[name]
+    signature = inspect.signature(part_class.__init__)
+    for name, value in part_class.fixed.items():
+        if name in arguments or name in signature.parameters:
+            arguments[name] = value
+    try:
+        signature.bind_partial(None, **arguments)
+    except TypeError as error:
+        raise InputError(f"{part_class.__name__}: {error}") from None
+    try:
+        hints = get_type_hints(part_class.__init__)
+    except NameError:  # annotations that only a type checker can resolve
+        hints = {}
+    limits = limits_of(part_class)
+    for name, value in arguments.items():
+        hint = hints.get(name, Any)
+        is_within_limits = name not in limits or value is None or value in limits[name]
+        if not _fits(value, hint) or not is_within_limits:
+            raise InputError(f"{part_class.__name__}: {name} cannot be {shown(value)}")
+        if isinstance(value, dict) and "class_name" in value:  # a class, or a partial of one
+            *_, result_class = get_args(hint) if get_origin(hint) in (type, Callable) else (object,)
+            part_arguments = value.copy()
+            part = _checked_partial(part_arguments.pop("class_name"), result_class, part_arguments)
+            arguments[name] = part if part.keywords else part.func
+    return cast("partial[Part]", partial(part_class, **arguments))
+
+
+def _class_by_name(class_name: Any) -> type[Configurable]:
+    """The subclass of `Configurable` with this full name.
 
     A class of this package may have moved to another module.
     """
-    kinds: list[Any] = [Configurable]
-    for kind in kinds:  # which grows, until all subclasses are in it
-        kinds += kind.__subclasses__()
-    known = [kind for kind in kinds if full_name(kind) == name][-1:]
-    ours = f"{__package__}."
-    if not known and isinstance(name, str) and name.startswith(ours):
-        known = [kind for kind in kinds if full_name(kind).startswith(ours)]
-        known = [kind for kind in known if bare_name(full_name(kind)) == bare_name(name)]
-        if len(set(known)) != 1:
-            raise UnknownClassError(f"this version of captioning has no class {shown(name)}")
-    if not known:
+    classes: list[Any] = [Configurable]
+    for part_class in classes:  # which grows, until all subclasses are in it
+        classes += part_class.__subclasses__()
+    matches = [part_class for part_class in classes if full_name(part_class) == class_name]
+    if matches:
+        return cast("type[Configurable]", matches[-1])
+    package = f"{__package__}."
+    if not (isinstance(class_name, str) and class_name.startswith(package)):
         raise UnknownClassError(
-            f"needs code that is not part of captioning, {shown(name)}; import it only if you "
-            "trust its author"
+            f"needs code that is not part of captioning, {shown(class_name)}; import it only if "
+            "you trust its author"
         )
-    kind = known[0]
-    if not issubclass(kind, expected_class):
-        raise InputError(f"{kind.__name__} is not a subclass of {expected_class.__name__}")
-    given = {
-        argument: value
-        for argument, value in given.items()
-        if argument not in kind.removed or value != kind.removed[argument]
-    }
-    signature = inspect.signature(kind.__init__)
-    for argument, value in kind.fixed.items():
-        if argument in given or argument in signature.parameters:
-            given[argument] = value
-    try:
-        signature.bind_partial(None, **given)
-    except TypeError as error:
-        raise InputError(f"{kind.__name__}: {error}") from None
-    try:
-        hints = get_type_hints(kind.__init__)
-    except NameError:  # annotations that only a type checker can resolve
-        hints = {}
-    for argument, value in given.items():
-        hint, limits = hints.get(argument, Any), LIMITS.get(argument)
-        if not _fits(value, hint) or (limits and value is not None and value not in limits):
-            raise InputError(f"{kind.__name__}: {argument} cannot be {shown(value)}")
-        if isinstance(value, dict) and "class_name" in value:  # a class, or a partial of one
-            *_, made = get_args(hint) if get_origin(hint) in (type, Callable) else (object,)
-            inner = value.copy()
-            part = _checked(inner.pop("class_name"), made, inner)
-            given[argument] = part if part.keywords else part.func
-    return cast("partial[Part]", partial(kind, **given))
+    moved_classes = set()
+    for part_class in classes:
+        name = full_name(part_class)
+        if name.startswith(package) and bare_name(name) == bare_name(class_name):
+            moved_classes.add(part_class)
+    if len(moved_classes) != 1:
+        raise UnknownClassError(f"this version of captioning has no class {shown(class_name)}")
+    return cast("type[Configurable]", moved_classes.pop())
+
+
+def limits_of(part_class: type[Configurable]) -> dict[str, range]:
+    """The limits of a class's arguments, those of its base classes included."""
+    limits: dict[str, range] = {}
+    for base in reversed(part_class.__mro__):
+        limits |= vars(base).get("limits", {})
+    return limits
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a plain type; true for hints of any other kind."""
+    """Whether a value has the type of a hint; true for types that are not plain."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
-        return any(_fits(value, part) for part in get_args(hint))
+        return any(_fits(value, member) for member in get_args(hint))
     if origin is Literal:
         return value in get_args(hint)
     if hint in (int, float):
@@ -187,14 +203,14 @@ def import_modules(arguments: Sequence[str]) -> list[str]:
     Raises:
         InputError: a module does not exist or fails, or ``--import`` is the last argument.
     """
-    others = []
-    waiting = iter(arguments)
-    for argument in waiting:
-        option, is_one, module = argument.partition("=")
+    other_arguments = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        option, equals_sign, module = argument.partition("=")
         if option != IMPORT:
-            others.append(argument)
+            other_arguments.append(argument)
             continue
-        module = module if is_one else next(waiting, "")
+        module = module if equals_sign else next(remaining, "")
         if not module:
             raise InputError(f"{IMPORT}: expected the name of a module, such as my_decoder")
         if str(Path.cwd()) not in sys.path:
@@ -204,4 +220,4 @@ def import_modules(arguments: Sequence[str]) -> list[str]:
         except Exception as error:  # the user's module may raise anything
             raise InputError(f"{IMPORT} {module}: {type(error).__name__}: {error}") from error
         USER_MODULES.append(module)
-    return others
+    return other_arguments

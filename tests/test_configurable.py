@@ -2,13 +2,14 @@ import copy
 import io
 import math
 import pickle
+from functools import partial
 from typing import ClassVar
 
 import pytest
 import torch
 
 from captioning.configurable import Configurable, UnknownClassError, build, full_name
-from captioning.data.preprocessing import Preprocessing
+from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.errors import InputError
 from captioning.models import (
     Adapter,
@@ -17,9 +18,10 @@ from captioning.models import (
     DotProductAttention,
     Encoder,
     LSTMDecoder,
+    MultiHeadAttention,
     TransformerDecoder,
 )
-from captioning.search import BeamSearch, Greedy, Search
+from captioning.search import BeamSearch, DiverseBeamSearch, Greedy, Sampling, Search
 
 
 def test_a_part_is_built_again_from_its_config() -> None:
@@ -65,6 +67,26 @@ def test_a_class_of_a_user_can_be_built() -> None:
         build(config | {"echo": True}, Shouted)
 
 
+def test_limits_hold_for_the_arguments_of_an_argument() -> None:
+    config = LSTMDecoder(3, 8, 4, 4, 4, attention=partial(MultiHeadAttention, heads=2)).config
+    assert isinstance(build(config, Decoder), LSTMDecoder)
+    many = {"class_name": full_name(MultiHeadAttention), "heads": 10**9}
+    with pytest.raises(InputError, match="MultiHeadAttention: heads cannot be 1000000000"):
+        build(config | {"attention": many}, Decoder)
+
+
+def test_limits_of_a_users_class_add_to_those_of_its_base() -> None:
+    class Wide(Greedy):
+        limits: ClassVar = {"depth": range(3)}
+
+        def __init__(self, depth: int = 1, max_length: int = 20) -> None:
+            super().__init__(max_length=max_length)
+
+    for argument, value in (("depth", 3), ("max_length", 1001)):
+        with pytest.raises(InputError, match=f"Wide: {argument} cannot be {value}"):
+            build({"class": full_name(Wide), argument: value}, Search)
+
+
 def test_a_class_that_moved_within_the_package_is_found() -> None:
     config = Greedy(max_length=7).config | {"class": "captioning.search.choices.Greedy"}
     assert type(build(config, Search)) is Greedy
@@ -100,6 +122,9 @@ def test_the_class_is_checked_before_it_is_constructed() -> None:
         (TransformerDecoder(4, 8, 8, 1, 2), Decoder, "layers", 10**9),
         (Adapter(4), Adapter, "region_layers", 10**9),
         (LSTMDecoder(3, 8), Decoder, "attention_dim", None),
+        *((DiverseBeamSearch(), Search, name, 10**9) for name in ("groups", "width", "min_length")),
+        (Sampling(), Search, "captions", 10**9),
+        (MirroredPreprocessing(), Preprocessing, "size", 10**5),
     ],
 )
 def test_arguments_of_wrong_types_or_sizes_are_refused(

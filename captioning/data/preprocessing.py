@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -91,6 +91,8 @@ class Preprocessing(Configurable):
             whole photo at its own aspect ratio, with grey bars along its long sides. Squeeze: the
             whole photo, its aspect ratio changed to 1.
     """
+
+    limits: ClassVar = {"size": range(8, 1025)}
 
     def __init__(self, size: int = 224, fit: Fit = "crop") -> None:
         self.size = size

@@ -34,6 +34,7 @@ class Adapter(Configurable, nn.Module):
         output_dim: W.
     """
 
+    limits: ClassVar = {"region_layers": range(101), "region_heads": range(1, 257)}
     removed: ClassVar = {"smooth": False, "grid_columns": None}
 
     def __init__(

@@ -7,7 +7,7 @@ one head, K and O widths of keys before their projection and of the result.
 """
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -263,6 +263,8 @@ class MultiHeadAttention(Attention):
         heads: H; a divisor of A.
         dropout: of the weights that make contexts; the result has all weights.
     """
+
+    limits: ClassVar = {"heads": range(1, 257)}
 
     def __init__(
         self,

@@ -110,6 +110,8 @@ class CNNEncoder(Encoder):
             fit.
     """
 
+    limits: ClassVar = {"grid": range(1, 65)}
+
     mean: Tensor
     std: Tensor
 

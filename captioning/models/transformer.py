@@ -167,6 +167,11 @@ class TransformerDecoder(Decoder):
         tie_embeddings: use one matrix for the words read and the words scored.
     """
 
+    limits: ClassVar = {
+        "width": range(1, 4097),
+        "layers": range(1, 101),
+        "heads": range(1, 257),
+    }
     removed: ClassVar = {"norm_first": True}
 
     def __init__(

@@ -6,6 +6,7 @@ Shapes: B images, N captions per image, T words, V vocabulary, K captions to cho
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -46,6 +47,8 @@ class BeamSearch(Search):
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
             mean log probability of their words.
     """
+
+    limits: ClassVar = {"width": range(1, 4097)}
 
     width: int = 3
     length_penalty: float = 1.0

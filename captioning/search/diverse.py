@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -33,6 +34,8 @@ class DiverseBeamSearch(BeamSearch):
         groups: G, number of captions to return per image.
         diversity: what a word costs, in nats; 0 is plain beam search.
     """
+
+    limits: ClassVar = {"groups": range(1, 1001)}
 
     groups: int = 3
     diversity: float = 0.5

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -69,6 +70,8 @@ class Sampling(IndependentSearch):
     Raises:
         InputError: nothing could be drawn.
     """
+
+    limits: ClassVar = {"captions": range(1, 1001)}
 
     captions: int = 1
     temperature: float = 1.0

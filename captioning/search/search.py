@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -111,6 +111,8 @@ class Search(Configurable):
             mean log probability of their words.
         draws: whether it draws from PyTorch's generator, so that the order of batches matters.
     """
+
+    limits: ClassVar = {"max_length": range(1, 1001), "min_length": range(1001)}
 
     max_length: int = 20
     min_length: int = 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from captioning.configurable import LIMITS, full_name
+from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.photo_files import photo_hash
 from captioning.data.readers import Joined, Reader, reader_for
@@ -18,6 +18,7 @@ from captioning.data.tokenizers import tokenizer as split_by
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.progress_bar import say
+from captioning.search import Search
 
 SAME_WORDS = 0.5
 """Share of the captions' tokens that the first model knows, from which on its parameters are of
@@ -110,7 +111,7 @@ class CaptionWords:
         return cls(
             are_known,
             not are_known and len(vocabulary) > FEW_WORDS,
-            min(longest, max(LIMITS["max_length"])),
+            min(longest, max(Search.limits["max_length"])),
         )
 
 
