@@ -21,7 +21,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, PAD, Vocabulary
 from captioning.kernels import caption_cross_entropy
 from captioning.maps import MAPS, word_maps
-from captioning.maps.captioned import Captioned
+from captioning.maps.captioned import CaptionedBatch
 from captioning.models import Adapter, CNNEncoder, Decoder, Model
 from captioning.models.encoder import FrozenStages
 from captioning.search import (
@@ -169,7 +169,7 @@ def test_maps_on_a_gpu_are_made_there(name: str) -> None:
         images = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
         with torch.no_grad():
             annotations = captioner.encode(images)
-            found = word_maps(name, Captioned(captioner.model, images, annotations, written()))
+            found = word_maps(name, CaptionedBatch(captioner.model, images, annotations, written()))
     assert found.device.type == "cuda"
 
 

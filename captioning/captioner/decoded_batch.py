@@ -16,7 +16,7 @@ from captioning.data.preprocessing import PhotoSource, View
 from captioning.data.vocabulary import BOS, PAD
 from captioning.device import on_device
 from captioning.errors import InputError
-from captioning.maps import Captioned
+from captioning.maps import CaptionedBatch
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Search
 from captioning.search.search import generable_log_probs
@@ -55,11 +55,13 @@ class EncodedBatch:
         captioner: "Captioner",
         tokens: Int[Tensor, "B N T"],
         weights: Float[Tensor, "B N T L"] | None = None,
-    ) -> Captioned:
+    ) -> CaptionedBatch:
         """The images with captions, for maps; `weights` if the attention is known already."""
         read = F.pad(tokens, (1, 0), value=BOS)
         adapted = self.adapted.to(self.annotations.dtype)
-        return Captioned(captioner.model, self.images, self.annotations, read, adapted, weights)
+        return CaptionedBatch(
+            captioner.model, self.images, self.annotations, read, adapted, weights
+        )
 
 
 @dataclass(frozen=True)

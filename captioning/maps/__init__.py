@@ -1,14 +1,14 @@
 """Maps of a word: which regions of the image a model wrote it from.
 
-A map is a function of images with captions (`Captioned`), listed by name in `MAPS`. It reads the
-captions with the plain model and gives every word a share of each region. To add a map, write such
-a function in a file of its own and add a line to `MAPS`.
+A map is a function of images with captions (`CaptionedBatch`), listed by name in `MAPS`. It reads
+the captions with the plain model and gives every word a share of each region. To add a map, write
+such a function in a file of its own and add a line to `MAPS`.
 """
 
 from collections.abc import Sequence
 
 from captioning.maps.attention_maps import attention_map, head_map, head_names
-from captioning.maps.captioned import Captioned, MapError, Maps, WordMap
+from captioning.maps.captioned import CaptionedBatch, MapError, Maps, WordMap, shares
 from captioning.maps.evidence_map import attention_evidence_map, evidence_map, has_evidence
 from captioning.maps.probability_maps import grad_cam, gradient_map, occlusion_map
 from captioning.models import Model
@@ -30,50 +30,52 @@ MAPS: dict[str, WordMap] = {
     "grad-cam": grad_cam,
     "occlusion": occlusion_map,
 }
-"""All maps by name, beside the heads that `head_names` gives."""
+"""All maps by name, in addition to the attention heads of `head_names`."""
 
 ONE_PASS = frozenset({ATTENTION, "evidence", ATTENTION_EVIDENCE})
-"""Maps that read a caption once. Others take a gradient per word or many passes."""
+"""Maps that need one pass over a caption. Others take a gradient per word or many passes."""
 
 NEEDS_EVIDENCE = frozenset({"evidence", ATTENTION_EVIDENCE})
 """Maps that only an LSTM decoder with deep output has."""
 
 
 def default_map(model: Model) -> str:
-    """The map to show unless another is asked for."""
+    """Return the name of the map that is shown by default."""
     return ATTENTION_EVIDENCE if has_evidence(model.decoder) else ATTENTION
 
 
 def available_maps(model: Model) -> tuple[str, ...]:
-    """Names of the maps in `MAPS` that a model can give, the default first."""
-    missing = set() if has_evidence(model.decoder) else NEEDS_EVIDENCE
-    return tuple(dict.fromkeys(name for name in (default_map(model), *MAPS) if name not in missing))
+    """Return the names of the maps in `MAPS` that a model has, the default first."""
+    names = dict.fromkeys((default_map(model), *MAPS))
+    if has_evidence(model.decoder):
+        return tuple(names)
+    return tuple(name for name in names if name not in NEEDS_EVIDENCE)
 
 
-def word_maps(name: str, captioned: Captioned) -> Maps:
-    """The map of every word, by its name in `MAPS` or one of the decoder's `head_names`.
+def word_maps(name: str, batch: CaptionedBatch) -> Maps:
+    """Compute the map of every word, by a name in `MAPS` or one of the decoder's `head_names`.
 
     Raises:
-        MapError: an unknown map, or one that this model cannot give.
+        MapError: the map is unknown, or the model does not have it.
     """
-    known_maps([name], captioned.model)
+    known_maps([name], batch.model)
     if name not in MAPS:
-        return head_map(captioned, name)
-    return MAPS[name](captioned)
+        return head_map(batch, name)
+    return MAPS[name](batch)
 
 
 def known_maps(names: Sequence[str], model: Model) -> tuple[str, ...]:
-    """The names without duplicates, with `HEADS` expanded.
+    """Check names of maps; returns them without duplicates and with `HEADS` expanded.
 
     Raises:
-        MapError: an unknown map, or one that this model cannot give.
+        MapError: a map is unknown, or the model does not have it.
     """
     heads = head_names(model.decoder) if set(names) - set(MAPS) else ()
     if HEADS in names and not heads:
         raise MapError(f"map {HEADS}: the attention of this model has a single head")
-    expanded = [
-        each for name in names for each in ((ATTENTION, *heads) if name == HEADS else (name,))
-    ]
+    expanded: list[str] = []
+    for name in names:
+        expanded += (ATTENTION, *heads) if name == HEADS else (name,)
     for name in expanded:
         if name not in MAPS and name not in heads:
             raise MapError(
@@ -94,7 +96,7 @@ __all__ = [
     "MAPS",
     "NEEDS_EVIDENCE",
     "ONE_PASS",
-    "Captioned",
+    "CaptionedBatch",
     "MapError",
     "Maps",
     "WordMap",
@@ -103,5 +105,6 @@ __all__ = [
     "has_evidence",
     "head_names",
     "known_maps",
+    "shares",
     "word_maps",
 ]

@@ -1,4 +1,4 @@
-"""Images with captions that a model reads word by word: what every map is made from.
+"""A batch of images with captions, the input of every map.
 
 Shapes: B images, N captions per image, L regions (rows x columns), D annotation width, A adapted
 width, S tokens from BOS to EOS, T = S - 1 predicted words (EOS included).
@@ -17,27 +17,27 @@ from captioning.errors import InputError
 from captioning.models import Model
 
 Maps: TypeAlias = Float[Tensor, "B N T rows columns"]
-"""A map of each word: shares of the regions, which sum to one. Undefined at PAD."""
+"""The map of each word: shares of the regions, which sum to 1. Undefined at PAD."""
 
 SIDE = 3
 """Rows and columns of a neighbourhood of regions."""
 
 
 class MapError(InputError):
-    """An unknown map, or one that this model cannot give."""
+    """Raised for an unknown map, or one that the model does not have."""
 
 
 @dataclass(frozen=True)
-class Captioned:
-    """Images, and captions of each that the model reads word by word.
+class CaptionedBatch:
+    """Encoded images with captions, which the model reads by teacher forcing.
 
     Attributes:
         model: plain and in evaluation mode.
         images: pixels.
         annotations: of the images, by `model.encode`.
         tokens: the captions from BOS to EOS, then PAD.
-        adapted: the annotations by `model.adapter`, if they have been computed.
-        weights: the attention before each predicted word, if it has been computed.
+        adapted: the output of `model.adapter`, if it has been computed.
+        weights: the attention weights before each predicted word, if they have been computed.
     """
 
     model: Model
@@ -68,12 +68,12 @@ class Captioned:
         return self.model.encoder.grid(self.images.shape[2], self.images.shape[3])
 
 
-WordMap: TypeAlias = Callable[[Captioned], Maps]
-"""A kind of map."""
+WordMap: TypeAlias = Callable[[CaptionedBatch], Maps]
+"""Computes one kind of map."""
 
 
 def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Tensor, "*B r c"]:
-    """Shares of the regions on the grid: negative relevance counts as zero, all zeros as equal."""
+    """Normalise relevance to shares on the grid; negative values count as 0, all zeros as equal."""
     positive = relevance.detach().clamp(min=0)
     total = positive.sum(dim=-1, keepdim=True)
     uniform = torch.full_like(positive, 1 / positive.shape[-1])

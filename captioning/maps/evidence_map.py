@@ -1,4 +1,4 @@
-"""Evidence: how much each region's vector alone speaks for a word, through the deep output.
+"""Evidence: what each region's vector alone adds to a word's logit through the deep output.
 
 Shapes: B images, N captions per image, L regions (rows x columns), T words, m width of a word
 embedding.
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.maps.attention_maps import attention_map
-from captioning.maps.captioned import SIDE, Captioned, Maps, shares
+from captioning.maps.captioned import SIDE, CaptionedBatch, Maps, shares
 from captioning.models import Decoder, LSTMDecoder
 
 SHARPNESS = 4.0
@@ -20,50 +20,49 @@ SHARPNESS = 4.0
 
 
 @torch.no_grad()
-def evidence_map(captioned: Captioned) -> Maps:
-    """The softmax over regions of the evidence for each word (Xu et al. 2015, eq. 7).
+def evidence_map(batch: CaptionedBatch) -> Maps:
+    """Compute the softmax over regions of the evidence for each word (Xu et al. 2015, eq. 7).
 
-    It depends on the word and the image, not on the words before. Each region has the mean
-    evidence of its neighbourhood, since single cells are noisy. Cost: no pass over the caption.
+    It depends on the word and the image, not on the words before. Evidence is averaged over the
+    neighbourhood of each region, since single cells are noisy. Cost: no pass over the caption.
     """
-    model = captioned.model
+    model = batch.model
     assert has_evidence(model.decoder)
-    regions = model.decoder.output_context(captioned.regions)
-    of_words = evidence(model.decoder, regions, captioned.tokens[..., 1:])
-    return evidence_shares(of_words, captioned.grid).unflatten(-1, captioned.grid)
+    regions = model.decoder.output_context(batch.regions)
+    word_evidence = evidence(model.decoder, regions, batch.tokens[..., 1:])
+    return evidence_shares(word_evidence, batch.grid).unflatten(-1, batch.grid)
 
 
 @torch.no_grad()
-def attention_evidence_map(captioned: Captioned) -> Maps:
-    """Attention times evidence, normalised.
+def attention_evidence_map(batch: CaptionedBatch) -> Maps:
+    """Multiply attention and evidence, and normalise.
 
     By Bayes' rule: if attention is the probability of a region before the word is known, and the
     evidence map is proportional to the word's probability given the region, their product is
     proportional to the region's probability given the word. Cost: one pass over the caption.
     """
-    weights = attention_map(captioned) * evidence_map(captioned)
-    return shares(weights.flatten(-2), captioned.grid)
+    weights = attention_map(batch) * evidence_map(batch)
+    return shares(weights.flatten(-2), batch.grid)
 
 
 def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
-    """Whether a decoder scores words by a deep output, as `evidence` needs."""
+    """Return whether a decoder has a deep output, which `evidence` needs."""
     return isinstance(decoder, LSTMDecoder) and decoder.deep_output
 
 
 def evidence(
     decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "#B N T"]
 ) -> Float[Tensor, "B N T L"]:
-    """The part of the deep output that depends on the context: L_o L_z a of each region, in nats.
+    """Compute the context's part of the deep output, L_o L_z a of each region, in nats.
 
     Eq. 7 is linear in the context, so this is what a region would add to the word's logit if the
-    context were its vector alone and the gate beta one. The word's row of L_o is taken relative to
-    the mean row: what a region adds to all words alike changes no probability.
+    context were its vector alone and the gate beta were 1. The mean row of L_o is subtracted from
+    the word's row: what a region adds to all words alike does not change their probabilities.
 
     Args:
-        decoder: one that `has_evidence`.
-        regions: L_z a, its `output_context` of each annotation vector.
-        words: words that are the same for all images are given once, which takes less time and
-            memory.
+        decoder: one for which `has_evidence` is true.
+        regions: L_z a, the decoder's `output_context` of each annotation vector.
+        words: word ids; a first dimension of size 1 is broadcast, which takes less time and memory.
     """
     weight = decoder.output.weight
     rows = weight[words] - weight.mean(dim=0)  # (B, N, T, m)
@@ -73,9 +72,9 @@ def evidence(
 def evidence_shares(
     evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
 ) -> Float[Tensor, "B N T L"]:
-    """The softmax of `SHARPNESS` times the mean evidence of each region and those around it.
+    """Compute the softmax of `SHARPNESS` times the mean evidence in each region's neighbourhood.
 
-    Along a side of at most `SIDE` regions, each stands alone.
+    Along a side of at most `SIDE` regions, a neighbourhood is a single region.
     """
     sides = [SIDE if cells > SIDE else 1 for cells in grid]
     means = F.avg_pool2d(

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.maps import Captioned
+from captioning.maps import CaptionedBatch
 from captioning.models import Adapter, Decoder, Model
 from captioning.models.decoder import Memory, State, Step
 from tests.conftest import DECODERS, LSTM, Patches, decided
@@ -52,13 +52,15 @@ KINDS: dict[str, Callable[[int, int], Decoder]] = {
 }
 
 
-def captioned(kind: str = "lstm", tokens: Tensor = TOKENS, pixels: int = 32) -> Captioned:
+def captioned_batch(
+    kind: str = "lstm", tokens: Tensor = TOKENS, pixels: int = 32
+) -> CaptionedBatch:
     """Images of squares, 4 x 4 by default, with captions and a random model."""
     torch.manual_seed(3)
     model = decided(Model(Patches(), Adapter(5), KINDS[kind](5, 8)))
     colours = torch.randint(256, (len(tokens), 3, pixels // 8, pixels // 8), dtype=torch.uint8)
     images = colours.repeat_interleave(8, dim=2).repeat_interleave(8, dim=3)
-    return Captioned(model, images, model.encode(images).detach(), tokens)
+    return CaptionedBatch(model, images, model.encode(images).detach(), tokens)
 
 
 @pytest.fixture(params=KINDS)

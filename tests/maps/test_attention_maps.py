@@ -3,13 +3,13 @@ import torch
 
 from captioning.maps import head_names, word_maps
 from captioning.models.attention import MultiHead
-from tests.maps.conftest import TOKENS, captioned
+from tests.maps.conftest import TOKENS, captioned_batch
 
 
 def test_attention_is_the_decoders_own(kind: str) -> None:
-    given = captioned(kind)
-    _, weights = given.model.decoder(given.annotations, TOKENS[..., :-1])
-    torch.testing.assert_close(word_maps("attention", given).flatten(3), weights)
+    batch = captioned_batch(kind)
+    _, weights = batch.model.decoder(batch.annotations, TOKENS[..., :-1])
+    torch.testing.assert_close(word_maps("attention", batch).flatten(3), weights)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_attention_is_the_decoders_own(kind: str) -> None:
     ],
 )
 def test_every_layer_and_head_has_a_name(kind: str, names: tuple[str, ...]) -> None:
-    assert head_names(captioned(kind).model.decoder) == names
+    assert head_names(captioned_batch(kind).model.decoder) == names
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def test_every_layer_and_head_has_a_name(kind: str, names: tuple[str, ...]) -> N
     ],
 )
 def test_the_maps_of_heads_average_to_the_mean(kind: str, layer: str, mean: str) -> None:
-    given = captioned(kind)
-    first, second = (word_maps(f"{layer}head {head}", given) for head in (1, 2))
+    batch = captioned_batch(kind)
+    first, second = (word_maps(f"{layer}head {head}", batch) for head in (1, 2))
     assert not torch.allclose(first, second)
-    torch.testing.assert_close((first + second) / 2, word_maps(mean, given))
+    torch.testing.assert_close((first + second) / 2, word_maps(mean, batch))
 
 
 @pytest.mark.parametrize(("kind", "layer"), [("multi-head", ""), ("transformer", "layer 1 ")])
 def test_a_head_without_queries_is_uniform_and_the_other_is_not(kind: str, layer: str) -> None:
-    given = captioned(kind)
-    decoder = given.model.decoder
+    batch = captioned_batch(kind)
+    decoder = batch.model.decoder
     attention = (
         decoder.get_submodule("layers.0.cross_attention")
         if layer
@@ -56,6 +56,6 @@ def test_a_head_without_queries_is_uniform_and_the_other_is_not(kind: str, layer
     first_head = attention.query.out_features // 2
     for parameter in attention.query.parameters():
         parameter.data[:first_head] = 0
-    uniform, peaked = (word_maps(f"{layer}head {head}", given) for head in (1, 2))
+    uniform, peaked = (word_maps(f"{layer}head {head}", batch) for head in (1, 2))
     torch.testing.assert_close(uniform, torch.full_like(uniform, 1 / 16))
     assert peaked.amax(dim=(3, 4)).min() > 1.01 / 16

@@ -2,29 +2,29 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.maps import Captioned, word_maps
+from captioning.maps import CaptionedBatch, word_maps
 from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
 from captioning.models import LSTMDecoder
-from tests.maps.conftest import TOKENS, captioned
+from tests.maps.conftest import TOKENS, captioned_batch
 
 
-def evidence_in(given: Captioned) -> Tensor:
-    decoder = given.model.decoder
+def evidence_in(batch: CaptionedBatch) -> Tensor:
+    decoder = batch.model.decoder
     assert isinstance(decoder, LSTMDecoder)
-    return evidence(decoder, decoder.output_context(given.annotations), TOKENS[..., 1:])
+    return evidence(decoder, decoder.output_context(batch.annotations), TOKENS[..., 1:])
 
 
 @pytest.mark.parametrize("region", [0, 7, 15])
 def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
     # With one visible region and an open gate, the context is that region's vector (eq. 7).
-    given = captioned()
-    decoder = given.model.decoder
+    batch = captioned_batch()
+    decoder = batch.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     nn.init.constant_(decoder.beta.bias, 100.0)
-    found = evidence_in(given)
+    found = evidence_in(batch)
     mask = torch.zeros(2, 16, dtype=torch.bool)
     mask[:, region] = True
-    seen = given.model.remember(given.annotations, mask)
+    seen = batch.model.remember(batch.annotations, mask)
     state = decoder.start(seen, 2)
     whole = decoder.step(TOKENS[..., 0], state, seen).logits
     nn.init.zeros_(decoder.output_context.weight)
@@ -34,15 +34,15 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
 
 
 def test_evidence_is_a_sharpened_softmax_of_neighbourhoods() -> None:
-    given = captioned()
-    expected = evidence_shares(evidence_in(given), (4, 4))
-    torch.testing.assert_close(word_maps("evidence", given).flatten(3), expected)
+    batch = captioned_batch()
+    expected = evidence_shares(evidence_in(batch), (4, 4))
+    torch.testing.assert_close(word_maps("evidence", batch).flatten(3), expected)
 
 
 def test_attention_times_evidence_is_their_normalised_product() -> None:
-    given = captioned()
+    batch = captioned_batch()
     attention, alone, both = (
-        word_maps(name, given) for name in ("attention", "evidence", "attention-evidence")
+        word_maps(name, batch) for name in ("attention", "evidence", "attention-evidence")
     )
     product = attention * alone
     torch.testing.assert_close(both, product / product.sum(dim=(3, 4), keepdim=True))

@@ -18,29 +18,29 @@ from captioning.maps import (
     known_maps,
     word_maps,
 )
-from tests.maps.conftest import captioned
+from tests.maps.conftest import captioned_batch
 
 FROM_PROBABILITIES = ["gradient", "grad-cam", "occlusion"]
 
 
 def test_a_map_has_shares_of_the_regions_for_every_word(kind: str) -> None:
-    given = captioned(kind)
+    batch = captioned_batch(kind)
     has_evidence = kind in ("lstm", "multi-head")
     names = set(MAPS) if has_evidence else set(MAPS) - NEEDS_EVIDENCE
-    for name in (*names, *head_names(given.model.decoder)):
-        maps = word_maps(name, given)
+    for name in (*names, *head_names(batch.model.decoder)):
+        maps = word_maps(name, batch)
         assert maps.shape == (2, 2, 4, 4, 4)
         assert not maps.requires_grad
         assert (maps >= 0).all()
         torch.testing.assert_close(maps.sum(dim=(3, 4)).double(), torch.ones(2, 2, 4).double())
     for name in set(MAPS) - names:
         with pytest.raises(InputError, match=f"map {name}: only an LSTM decoder with deep output"):
-            word_maps(name, given)
+            word_maps(name, batch)
 
 
 @pytest.mark.parametrize("name", MAPS)
 def test_captions_of_a_batch_have_their_own_maps(name: str) -> None:
-    whole = captioned()
+    whole = captioned_batch()
     together = word_maps(name, whole)
     for image, caption in ((0, 1), (1, 0)):
         alone = replace(
@@ -56,25 +56,25 @@ def test_captions_of_a_batch_have_their_own_maps(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["multi-head", "transformer"])
 def test_threads_may_compute_maps_by_one_model_at_once(kind: str) -> None:
-    given = captioned(kind)
-    names = (*available_maps(given.model), *head_names(given.model.decoder))
-    expected = [word_maps(name, given) for name in names]
+    batch = captioned_batch(kind)
+    names = (*available_maps(batch.model), *head_names(batch.model.decoder))
+    expected = [word_maps(name, batch) for name in names]
     with ThreadPoolExecutor(3) as threads:
-        found = list(threads.map(partial(word_maps, captioned=given), names * 3))
+        found = list(threads.map(partial(word_maps, batch=batch), names * 3))
     for maps, wanted in zip(found, expected * 3, strict=True):
         torch.testing.assert_close(maps, wanted)
 
 
 @pytest.mark.parametrize("name", FROM_PROBABILITIES)
 def test_a_word_that_cannot_be_generated_has_a_uniform_map(name: str) -> None:
-    maps = word_maps(name, captioned(tokens=torch.tensor([[[BOS, UNK, 4, EOS]]])))
+    maps = word_maps(name, captioned_batch(tokens=torch.tensor([[[BOS, UNK, 4, EOS]]])))
     assert maps[0, 0, 0].unique().numel() == 1
     assert maps[0, 0, 1:].unique().numel() > 1
 
 
 def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None:
     expected = "attention-evidence" if kind in ("lstm", "multi-head") else "attention"
-    model = captioned(kind).model
+    model = captioned_batch(kind).model
     assert default_map(model) == expected
     assert available_maps(model)[0] == expected
     assert available_maps(model) == known_maps(available_maps(model), model)
@@ -91,4 +91,4 @@ def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None
 )
 def test_a_map_that_a_model_cannot_give_is_refused_by_name(name: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        known_maps([name], captioned("shallow output").model)
+        known_maps([name], captioned_batch("shallow output").model)

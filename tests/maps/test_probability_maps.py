@@ -6,7 +6,7 @@ from captioning.maps import word_maps
 from captioning.maps.captioned import shares
 from captioning.maps.probability_maps import windows, word_log_probs
 from tests.maps.conftest import TOKENS as CAPTIONS
-from tests.maps.conftest import captioned
+from tests.maps.conftest import captioned_batch
 
 TOKENS = torch.tensor([[[BOS, 4, 6, 5, EOS]]])
 STEP = 1e-6
@@ -15,11 +15,11 @@ STEP = 1e-6
 @torch.no_grad()
 def slopes(kind: str, directions: torch.Tensor) -> torch.Tensor:
     """Slope of each word's log probability along changes of annotation vectors: (changes, T)."""
-    given = captioned(kind, TOKENS)
+    batch = captioned_batch(kind, TOKENS)
     above, below = (
         torch.stack(
             [
-                word_log_probs(given.model, given.annotations + sign * STEP * change, TOKENS)[0, 0]
+                word_log_probs(batch.model, batch.annotations + sign * STEP * change, TOKENS)[0, 0]
                 for change in directions
             ]
         )
@@ -30,21 +30,21 @@ def slopes(kind: str, directions: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
 def test_gradients_are_slopes_of_the_word_s_log_probability(kind: str) -> None:
-    given = captioned(kind, TOKENS)
-    longer = torch.diag_embed(given.annotations[0].T).permute(1, 2, 0)  # one region's vector each
+    batch = captioned_batch(kind, TOKENS)
+    longer = torch.diag_embed(batch.annotations[0].T).permute(1, 2, 0)  # one region's vector each
     every_region = torch.eye(5).double()[:, None].expand(-1, 16, -1)  # one channel each
     expected = {
         "gradient": slopes(kind, longer).T,
-        "grad-cam": slopes(kind, every_region).T @ given.annotations[0].T,
+        "grad-cam": slopes(kind, every_region).T @ batch.annotations[0].T,
     }
     for name, relevance in expected.items():
-        found, wanted = word_maps(name, given)[0, 0], shares(relevance, (4, 4))
+        found, wanted = word_maps(name, batch)[0, 0], shares(relevance, (4, 4))
         torch.testing.assert_close(found, wanted, atol=1e-7, rtol=1e-5)
 
 
 def test_many_captions_are_computed_a_few_at_a_time() -> None:
     captions = torch.tensor([[BOS, word, EOS] for word in (4, 5, 6, 7)] * 5)
-    found = word_maps("gradient", captioned(tokens=captions[None]))
+    found = word_maps("gradient", captioned_batch(tokens=captions[None]))
     assert found.shape == (1, 20, 2, 4, 4)
     torch.testing.assert_close(found[0, 16:], found[0, :4])
 
@@ -56,16 +56,16 @@ def test_a_map_without_a_positive_part_is_uniform() -> None:
 
 
 def test_occlusion_is_the_drop_without_a_neighbourhood(kind: str) -> None:
-    given = captioned(kind)
-    whole = word_log_probs(given.model, given.annotations, CAPTIONS)
+    batch = captioned_batch(kind)
+    whole = word_log_probs(batch.model, batch.annotations, CAPTIONS)
     drops = torch.zeros(2, 2, 4, 16).double()
     for row in range(4):
         for column in range(4):
             mask = torch.ones(2, 4, 4, dtype=torch.bool)
             mask[:, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = False
-            without = word_log_probs(given.model, given.annotations, CAPTIONS, mask.flatten(1))
+            without = word_log_probs(batch.model, batch.annotations, CAPTIONS, mask.flatten(1))
             drops[..., 4 * row + column] = (whole - without).detach()
-    torch.testing.assert_close(word_maps("occlusion", given), shares(drops, (4, 4)))
+    torch.testing.assert_close(word_maps("occlusion", batch), shares(drops, (4, 4)))
 
 
 def test_windows_are_cut_at_the_edge_and_never_hide_all_regions() -> None:

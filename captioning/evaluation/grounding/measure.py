@@ -35,7 +35,7 @@ from captioning.evaluation.grounding.lexicon import (
     named_by_people,
 )
 from captioning.evaluation.grounding.targets import GroundedMention, Target, gaussian, map_values
-from captioning.maps import Captioned, word_maps
+from captioning.maps import CaptionedBatch, word_maps
 from captioning.progress_bar import ProgressBar
 
 
@@ -92,11 +92,11 @@ def ground(
     ids = [[torch.tensor(to_ids(words)) for words in its or [[]]] for its in texts]
 
     @torch.no_grad()
-    def read(photos: Sequence[PhotoView | PhotoError]) -> tuple[list[PhotoView], Captioned]:
+    def read(photos: Sequence[PhotoView | PhotoError]) -> tuple[list[PhotoView], CaptionedBatch]:
         views = list(raise_errors(photos))
         tokens = pad_captions([ids[view.number] for view in views]).to(captioner.device)
         batch = encode_batch(captioner, views)
-        return views, Captioned(captioner.model, batch.images, batch.annotations, tokens)
+        return views, CaptionedBatch(captioner.model, batch.images, batch.annotations, tokens)
 
     photos = [record.image for record in records]
     offset = captioner.model.encoder.cell_offset(captioner.preprocessing.size)
@@ -178,7 +178,7 @@ def _named_objects(
 
 @torch.no_grad()
 def _faithfulness(
-    captioned: Captioned,
+    captioned: CaptionedBatch,
     phrases: Sequence[tuple[int, int, int]],
     maps: Mapping[str, Float[np.ndarray, "P rows columns"]],
     random: torch.Generator,
