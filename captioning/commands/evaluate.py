@@ -114,7 +114,12 @@ def _grounded(
         return None
     lexicon = grounding.Lexicon.of(names)
     [report] = grounding.ground(
-        captioner, records[: data.limit], captions, lexicon, batch_size, seed
+        captioner,
+        records[: data.limit],
+        captions,
+        lexicon,
+        batch_size=batch_size,
+        seed=seed,
     ).values()
     return report
 
@@ -231,9 +236,9 @@ def ground_model(
         records,
         captions,
         lexicon,
-        model_options.batch_size,
-        search.seed,
-        tested,
+        batch_size=model_options.batch_size,
+        seed=search.seed,
+        maps=tested,
         curves=compares,
     )
     report = next(iter(reports.values()))

@@ -24,7 +24,7 @@ def mentions(tmp_path: Path) -> list[GroundedMention]:
         weights[cell] = 0.7
         crop = (20.0, 0.0, 80.0, 80.0)
         dog = ImageObject("dog", (55.0, 40.0, 45.0, 40.0))
-        target = Target.of([dog], (120, 80), crop, (2, 2))
+        target = Target.of([dog], size=(120, 80), crop=crop, grid=(2, 2))
         assert target is not None
         values, words = map_values(weights, target), Mention("dog", "dog", 1, 2)
         found.append(GroundedMention(min(number, 1), path, 0, words, target, weights, values))

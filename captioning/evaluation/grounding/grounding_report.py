@@ -1,6 +1,6 @@
-"""The grounding report of a map: its scores with intervals, as JSON and as a table.
+"""The grounding report of a map: scores with intervals, as JSON and as a table.
 
-Each score is a ratio of two sums over images, such as a mean over words. Its interval is a
+Each score is a ratio of two sums over images, such as a mean over words. The intervals are from a
 bootstrap over images.
 """
 
@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,27 @@ from captioning.evaluation.grounding.targets import (
     ATTENDED,
     CENTRED,
     FAITHFULNESS,
-    KINDS,
+    OBJECT_GROUPS,
     OFF_MIDDLE,
     SIGMA,
     GroundedMention,
-    named,
+    score_name,
 )
 from captioning.evaluation.report import aligned
 from captioning.maps import ATTENTION
 from captioning.metrics.scores import LEVEL, Estimate, percentile_interval, resampled
 
-Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Numerators and denominators, each (images,)."""
+
+class Ratio(NamedTuple):
+    """A score as a ratio of sums over images.
+
+    Attributes:
+        numerators: of each image, (images,).
+        denominators: of each image, (images,).
+    """
+
+    numerators: NDArray[np.float64]
+    denominators: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,12 +49,12 @@ class GroundingReport:
     """Grounding, hallucination and faithfulness of a model's captions.
 
     Attributes:
-        mentions: those of objects that the model's crop shows, with their maps.
-        images: the number of mentions of each image.
-        map_name: the map that was tested, by its name in `captioning.maps`.
-        references: whether the model read the references instead of its own captions.
+        mentions: of objects that the model's crop shows, with their maps.
+        images: the numbers of mentions of each image.
+        map_name: the name of the map in `captioning.maps`.
+        references: whether the model read the references instead of generated captions.
         milliseconds: the time per word of the map, without what earlier maps of the same words
-            have already computed.
+            have computed.
     """
 
     mentions: Sequence[GroundedMention]
@@ -59,38 +68,41 @@ class GroundingReport:
         """The scores of the mentions by name."""
         if not self.mentions:
             return {}
-        pairs = _sums(self.mentions, [each.values for each in self.mentions])
+        ratios = _means(self.mentions, [mention.values for mention in self.mentions])
         for mass in ("mass in box", "mass in mask"):
-            if mass in pairs:
-                pairs[f"{mass}, times uniform"] = pairs[mass][0], pairs[f"{mass}, uniform"][0]
+            if mass in ratios:
+                uniform = ratios[f"{mass}, uniform"]
+                ratios[f"{mass}, times uniform"] = _quotient(ratios[mass], uniform)
         for measure in ("pointing", "mass in box"):
-            theirs, number = pairs[f"{measure}, Gaussian"]
-            pairs[f"{measure}, minus Gaussian"] = pairs[measure][0] - theirs, number
-        if ATTENDED in pairs:
-            pairs["fall, times the Gaussian's"] = pairs[ATTENDED][0], pairs[CENTRED][0]
-        return with_intervals(pairs)
+            gaussian_sums, counts = ratios[f"{measure}, Gaussian"]
+            differences = ratios[measure].numerators - gaussian_sums
+            ratios[f"{measure}, minus Gaussian"] = Ratio(differences, counts)
+        if ATTENDED in ratios:
+            quotient = _quotient(ratios[ATTENDED], ratios[CENTRED])
+            ratios["fall, times the Gaussian's"] = quotient
+        return with_intervals(ratios)
 
     def value(self, name: str, source: str = "model") -> float:
-        """A score without its interval; NaN if undefined, as mass in mask is without masks."""
-        found = self.scores.get(named(name, source))
-        return found.value if found else math.nan
+        """Return a score without its interval; NaN if undefined, as mass in mask without masks."""
+        estimate = self.scores.get(score_name(name, source))
+        return estimate.value if estimate else math.nan
 
     @cached_property
-    def kinds(self) -> dict[str, "GroundingReport"]:
-        """The reports of the mentions of each of `KINDS` of objects."""
+    def groups(self) -> dict[str, "GroundingReport"]:
+        """The reports of the mentions of each of `OBJECT_GROUPS`."""
         return {
-            name: replace(self, mentions=[*filter(kind, self.mentions)])
-            for name, kind in KINDS.items()
+            name: replace(self, mentions=[*filter(is_in_group, self.mentions)])
+            for name, is_in_group in OBJECT_GROUPS.items()
         }
 
     @cached_property
     def words(self) -> dict[str, "GroundingReport"]:
         """The reports of each word's mentions, the most frequent word first."""
-        by_word = defaultdict(list)
-        for each in self.mentions:
-            by_word[each.mention.name].append(each)
-        ordered = sorted(by_word.items(), key=lambda item: (-len(item[1]), item[0]))
-        return {name: replace(self, mentions=its) for name, its in ordered}
+        by_word: dict[str, list[GroundedMention]] = defaultdict(list)
+        for mention in self.mentions:
+            by_word[mention.mention.name].append(mention)
+        words = sorted(by_word, key=lambda word: (-len(by_word[word]), word))
+        return {word: replace(self, mentions=by_word[word]) for word in words}
 
     @cached_property
     def hallucination(self) -> dict[str, Estimate]:
@@ -100,38 +112,43 @@ class GroundingReport:
         """
         if self.references:
             return {}
-        absent = np.array([len(each.absent) for each in self.images], dtype=np.float64)
-        counts = np.array([each.count for each in self.images], dtype=np.float64)
-        by_mention = (absent[counts > 0], counts[counts > 0])
-        by_caption = (np.sign(absent), np.ones_like(absent))
+        hallucinated = [float(len(image.hallucinated)) for image in self.images]
+        numerators = np.array(hallucinated, dtype=np.float64)
+        counts = np.array([image.count for image in self.images], dtype=np.float64)
+        by_mention = Ratio(numerators[counts > 0], counts[counts > 0])
+        by_caption = Ratio(np.sign(numerators), np.ones_like(numerators))
         return with_intervals({"CHAIR-i": by_mention}) | with_intervals({"CHAIR-s": by_caption})
 
     @property
-    def unknown(self) -> int:
-        """The number of mentions that are not tested, since the model does not know a word."""
-        return sum(each.unknown for each in self.images)
+    def unknown_count(self) -> int:
+        """The number of mentions that are not tested, since a word is not in the vocabulary."""
+        return sum(image.unknown_count for image in self.images)
 
     def ranked(self, worst: bool = False) -> list[GroundedMention]:
-        """The best (or worst) mention of each image, ordered by the gain over a uniform map."""
-        first: dict[int | str, GroundedMention] = {}
-        for each in sorted(self.mentions, key=lambda each: each.gain if worst else -each.gain):
-            first.setdefault(each.image_id, each)
-        return list(first.values())
+        """Return the best (or worst) mention of each image, sorted by gain over a uniform map."""
+        sign = 1 if worst else -1
+        by_image: dict[int | str, GroundedMention] = {}
+        for mention in sorted(self.mentions, key=lambda mention: sign * mention.gain):
+            by_image.setdefault(mention.image_id, mention)
+        return list(by_image.values())
 
     @property
     def summary(self) -> dict[str, float]:
         """All scores of all mentions, without intervals."""
-        return {name: each.value for name, each in (self.scores | self.hallucination).items()}
+        estimates = self.scores | self.hallucination
+        return {name: estimate.value for name, estimate in estimates.items()}
 
     def line(self) -> str:
-        """The main scores in a line."""
+        """Format the main scores as a line."""
         scores = self.scores | self.hallucination
         names = [name for name in ("pointing", "CHAIR-i", "CHAIR-s") if name in scores]
         return "grounding: " + ", ".join(f"{name} {scores[name].text('.3f')}" for name in names)
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report with every mention, without undefined values and without times."""
-        absent = Counter(mention.name for each in self.images for mention in each.absent)
+        """Return the report with every mention, without undefined values and without times."""
+        hallucinated: Counter[str] = Counter()
+        for image in self.images:
+            hallucinated.update(mention.name for mention in image.hallucinated)
         return {
             "images": len(self.images),
             "captions": "references" if self.references else "generated",
@@ -139,19 +156,24 @@ class GroundingReport:
             "interval": LEVEL,
             "settings": {"Gaussian's sigma": SIGMA, "attention hidden": HIDDEN, "draws": DRAWS},
             "all": _group_json(self),
-            "kinds": {name: _group_json(group) for name, group in self.kinds.items()},
-            "unknown": self.unknown,
+            "kinds": {name: _group_json(group) for name, group in self.groups.items()},
+            "unknown": self.unknown_count,
             "words": {name: _group_json(group) for name, group in self.words.items()},
             "hallucination": {
                 **_estimates_json(self.hallucination),
-                "words": dict(absent.most_common()),
+                "words": dict(hallucinated.most_common()),
             },
-            "mentions": [
-                {"image_id": each.image_id, **each.mention._asdict(), "caption": each.caption}
-                | each.values
-                for each in self.mentions
-            ],
+            "mentions": [_mention_json(mention) for mention in self.mentions],
         }
+
+
+def _mention_json(mention: GroundedMention) -> dict[str, Any]:
+    return {
+        "image_id": mention.image_id,
+        **mention.mention._asdict(),
+        "caption": mention.caption,
+        **mention.values,
+    }
 
 
 def _group_json(group: GroundingReport) -> dict[str, Any]:
@@ -159,99 +181,130 @@ def _group_json(group: GroundingReport) -> dict[str, Any]:
 
 
 def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str, Any]:
-    """The scores and times of several maps, without the scores of each mention.
+    """Return the scores and times of several maps, without the scores of each mention.
 
     Args:
         reports: of the same words, by the names of the maps.
-        default: the map from whose faithfulness the paired differences of the others are.
+        default: the map that the others are compared with, by paired differences in faithfulness.
     """
-    compared = reports.get(default, next(iter(reports.values())))
-    found = {}
+    baseline = reports.get(default, next(iter(reports.values())))
+    content = {}
     for name, report in reports.items():
-        scores = {key: value for key, value in report.as_json().items() if key != "mentions"}
-        found[name] = {"milliseconds": report.milliseconds, **scores}
-        if report is not compared and "overall" in report.scores:
-            gains = [
-                {name: one.values[name] - other.values[name] for name in FAITHFULNESS}
-                for one, other in zip(report.mentions, compared.mentions, strict=True)
-            ]
-            differences = with_intervals(_sums(report.mentions, gains))
-            found[name][f"minus {compared.map_name}"] = _estimates_json(differences)
-    return found
+        scores = report.as_json()
+        del scores["mentions"]
+        content[name] = {"milliseconds": report.milliseconds, **scores}
+        if report is not baseline and "overall" in report.scores:
+            differences = _faithfulness_differences(report, baseline)
+            content[name][f"minus {baseline.map_name}"] = _estimates_json(differences)
+    return content
+
+
+def _faithfulness_differences(
+    report: GroundingReport, baseline: GroundingReport
+) -> dict[str, Estimate]:
+    """Estimate the differences of two maps of the same mentions."""
+    differences = []
+    for mention, baseline_mention in zip(report.mentions, baseline.mentions, strict=True):
+        values, baseline_values = mention.values, baseline_mention.values
+        differences.append({name: values[name] - baseline_values[name] for name in FAITHFULNESS})
+    return with_intervals(_means(report.mentions, differences))
 
 
 def grounding_table(reports: Mapping[str, GroundingReport]) -> str:
-    """A row for each map and each baseline, and a line on the mentions; see `maps_json`."""
+    """Format a row for each map and each baseline, and a line on the mentions.
+
+    `reports` is as in `maps_json`.
+    """
     first = next(iter(reports.values()))
     header = ("map", "pointing", "minus Gaussian's", "off middle", "mass", "fall", "overall")
     rows: list[tuple[str, ...]] = [(*header, "ms/word")]
-    lines = [(printable(name), report, "model", ATTENDED) for name, report in reports.items()]
-    lines += [("Gaussian", first, "Gaussian", CENTRED), ("uniform", first, "uniform", "")]
+    for name, report in reports.items():
+        rows.append((printable(name), *_table_cells(report, "model", ATTENDED)))
+    rows.append(("Gaussian", *_table_cells(first, "Gaussian", CENTRED)))
+    rows.append(("uniform", *_table_cells(first, "uniform", drop="")))
     if "overall" in first.scores:
-        lines.append(("random", first, "random", ""))
-    for name, report, source, fall in lines:
-        gain = report.scores.get("pointing, minus Gaussian") if source == "model" else None
-        numbers = (
-            f"{report.value('pointing', source):.3f}",
-            gain.text("+.3f") if gain else "-",
-            f"{report.kinds[OFF_MIDDLE].value('pointing', source):.3f}",
-            f"{report.value('mass in box', source):.3f}",
-            f"{report.value(fall):.4f}",
-            f"{report.value('overall', source):.4f}",
-            f"{report.milliseconds if source == 'model' and report.mentions else math.nan:.1f}",
-        )
-        rows.append((name, *(number.replace("nan", "-") for number in numbers)))
+        rows.append(("random", *_table_cells(first, "random", drop="")))
     notes = [
         f"{len(first.mentions)} mentions of objects in {len(first.images)} images, "
-        f"{len(first.kinds[OFF_MIDDLE].mentions)} {OFF_MIDDLE}",
-        *(f"{name} {each.value:.3f}" for name, each in first.hallucination.items()),
-        *([f"{first.unknown} of unknown words"] if first.unknown else []),
+        f"{len(first.groups[OFF_MIDDLE].mentions)} {OFF_MIDDLE}",
+        *(f"{name} {estimate.value:.3f}" for name, estimate in first.hallucination.items()),
     ]
+    if first.unknown_count:
+        notes.append(f"{first.unknown_count} of unknown words")
     return "\n".join([aligned(rows), "; ".join(notes)])
 
 
-def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
-    """Ratios of sums over images, such as means over words, with their intervals.
+def _table_cells(report: GroundingReport, source: str, drop: str) -> list[str]:
+    """Format the scores of a source of a map; `drop` names one of `DROPS`, or nothing."""
+    gain, milliseconds = None, math.nan
+    if source == "model":
+        gain = report.scores.get("pointing, minus Gaussian")
+        milliseconds = report.milliseconds if report.mentions else math.nan
+    cells = [
+        f"{report.value('pointing', source):.3f}",
+        gain.text("+.3f") if gain else "-",
+        f"{report.groups[OFF_MIDDLE].value('pointing', source):.3f}",
+        f"{report.value('mass in box', source):.3f}",
+        f"{report.value(drop):.4f}",
+        f"{report.value('overall', source):.4f}",
+        f"{milliseconds:.1f}",
+    ]
+    return [cell.replace("nan", "-") for cell in cells]
 
-    Ratios whose denominator is zero for all images are omitted. All use the same resamples, so a
-    difference has the interval of paired resamples.
+
+def with_intervals(ratios: Mapping[str, Ratio]) -> dict[str, Estimate]:
+    """Estimate ratios of sums over images, such as means over words, with intervals.
+
+    Ratios whose denominators are all zero are omitted. All ratios use the same resamples, so that
+    the interval of a difference is one of paired resamples.
     """
-    pairs = {name: pair for name, pair in pairs.items() if pair[1].any()}
-    if not pairs:
+    ratios = {name: ratio for name, ratio in ratios.items() if ratio.denominators.any()}
+    if not ratios:
         return {}
 
-    def ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
+    def quotients(counts: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+        quotients = {}
+        for name, (numerators, denominators) in ratios.items():
+            top, bottom = counts @ numerators, counts @ denominators
+            undefined = np.full(top.shape, np.nan)
+            quotients[name] = np.divide(top, bottom, out=undefined, where=bottom != 0)
+        return quotients
 
-    drawn = resampled(
-        lambda counts: {
-            name: ratio(counts @ top, counts @ bottom) for name, (top, bottom) in pairs.items()
-        },
-        len(next(iter(pairs.values()))[0]),
-    )
-    return {
-        name: Estimate(float(top.sum() / bottom.sum()), *percentile_interval(drawn[name]))
-        for name, (top, bottom) in pairs.items()
-    }
+    image_count = len(next(iter(ratios.values())).numerators)
+    resamples = resampled(quotients, image_count)
+    estimates = {}
+    for name, (numerators, denominators) in ratios.items():
+        value = float(numerators.sum() / denominators.sum())
+        estimates[name] = Estimate(value, *percentile_interval(resamples[name]))
+    return estimates
 
 
-def _sums(
+def _means(
     mentions: Sequence[GroundedMention], values: Sequence[Mapping[str, float]]
-) -> dict[str, Pair]:
-    """The sum and the number of the known values of each image, by their names."""
-    _, images = np.unique([str(each.image_id) for each in mentions], return_inverse=True)
-    found: dict[str, Pair] = {}
-    for name in dict.fromkeys(name for its in values for name in its):
-        column = np.array([its.get(name, 0.0) for its in values])
-        known = np.array([name in its for its in values], dtype=np.float64)
-        sums, numbers = (np.bincount(images, each).astype(float) for each in (column, known))
-        found[name] = sums, numbers
-    return found
+) -> dict[str, Ratio]:
+    """Return the mean of each value by name, as the sum and the number of values of each image.
+
+    A value that a mention does not have is not counted.
+    """
+    _, images = np.unique([str(mention.image_id) for mention in mentions], return_inverse=True)
+    names = dict.fromkeys(name for mention_values in values for name in mention_values)
+    means = {}
+    for name in names:
+        column = np.array([mention_values.get(name, 0.0) for mention_values in values])
+        has_value = np.array([name in mention_values for mention_values in values], dtype=float)
+        means[name] = Ratio(np.bincount(images, column), np.bincount(images, has_value))
+    return means
+
+
+def _quotient(ratio: Ratio, baseline: Ratio) -> Ratio:
+    """Return how many times as large as a baseline's the sum of a score is."""
+    return Ratio(ratio.numerators, baseline.numerators)
 
 
 def _estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Estimates as plain values; an undefined interval is omitted."""
-    return {
-        name: {key: value for key, value in each._asdict().items() if not math.isnan(value)}
-        for name, each in scores.items()
-    }
+    """Return estimates as plain values; an undefined interval is omitted."""
+    content = {}
+    for name, estimate in scores.items():
+        fields = estimate._asdict().items()
+        content[name] = {key: value for key, value in fields if not math.isnan(value)}
+    return content

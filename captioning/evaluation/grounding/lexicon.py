@@ -28,11 +28,17 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageMentions:
-    """How many mentions the captions of an image have."""
+    """The number of mentions in the captions of an image.
+
+    Attributes:
+        count: of all mentions.
+        hallucinated: mentions of what is neither in the crop nor named by any reference.
+        unknown_count: of the mentions with a word that is not in the model's vocabulary.
+    """
 
     count: int
-    absent: tuple[Mention, ...] = ()  # of what is neither in the crop nor named by any reference
-    unknown: int = 0  # with a word that the model does not know
+    hallucinated: tuple[Mention, ...] = ()
+    unknown_count: int = 0
 
 
 class Lexicon:
@@ -50,24 +56,30 @@ class Lexicon:
     def __init__(self, categories: Mapping[str, Iterable[str]], others: Iterable[str] = ()) -> None:
         listed: list[tuple[str | None, Iterable[str]]] = [*categories.items(), (None, others)]
         self.categories = frozenset(categories)
+        category_by_name: dict[str, str | None] = {}
+        for category, names in listed:
+            for name in names:
+                category_by_name |= dict.fromkeys(plurals(name), category)
         # Listed names come after all plurals, so that no plural replaces a listed name.
-        names = [(name, category) for category, named in listed for name in named]
-        added = [(plural, category) for name, category in names for plural in plurals(name)]
-        self._categories = {tuple(name.split()): category for name, category in added + names}
+        for category, names in listed:
+            category_by_name |= dict.fromkeys(names, category)
+        self._categories = {
+            tuple(name.split()): category for name, category in category_by_name.items()
+        }
         self._longest = max(map(len, self._categories), default=0)
 
     @classmethod
     def coco(cls) -> "Lexicon":
-        """Everyday words for COCO's 80 categories.
+        """Return everyday words for COCO's 80 categories.
 
-        Rohrbach et al. 2018 ("Object Hallucination in Image Captioning") had the idea; the words
-        are this project's. "orange" is omitted, since captions use it for the colour.
+        The idea is from Rohrbach et al. 2018 ("Object Hallucination in Image Captioning"), the
+        words are not. "orange" is omitted, since captions use it for the colour.
         """
         return cls.load(COCO)
 
     @classmethod
     def load(cls, path: str | Path) -> "Lexicon":
-        """The lexicon in a JSON file with the arguments of the class.
+        """Read the arguments of the class from a JSON file.
 
         Raises:
             InputError: the file is missing or malformed.
@@ -81,51 +93,49 @@ class Lexicon:
 
     @classmethod
     def of(cls, categories: Iterable[str]) -> "Lexicon":
-        """COCO's lexicon if all categories are COCO's, otherwise the categories' own names."""
+        """Return COCO's lexicon if all categories are COCO's, otherwise the categories' names."""
         categories, coco = set(categories), cls.coco()
         if categories <= coco.categories:
             return coco
         return cls({category: (category.lower(),) for category in categories})
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
-        """The mentions in a caption, whose words are in lower case, from left to right.
+        """Find the mentions in the lower-case words of a caption, from left to right.
 
-        Of overlapping names, the longest counts.
+        Of names that start at the same word, the longest counts; mentions do not overlap.
         """
-        found, start = [], 0
+        mentions, start = [], 0
         while start < len(words):
             for stop in range(min(start + self._longest, len(words)), start, -1):
                 name = tuple(words[start:stop])
                 if name in self._categories:
                     category = self._categories[name]
                     if category is not None:
-                        found.append(Mention(" ".join(name), category, start, stop))
+                        mentions.append(Mention(" ".join(name), category, start, stop))
                     start = stop
                     break
             else:
                 start += 1
-        return found
+        return mentions
 
 
 def categories(records: Iterable[Record]) -> set[str]:
-    """The categories of the records' objects."""
-    return {thing.name for record in records for thing in record.objects}
+    """Return the categories of the records' objects."""
+    return {image_object.name for record in records for image_object in record.objects}
 
 
 def named_by_people(record: Record, lexicon: Lexicon) -> list[tuple[int, Mention]]:
-    """The mentions in the references, with the index of the caption.
+    """Find the mentions in the references, with the index of the caption.
 
-    These are the data set's own phrases, if it has them, otherwise those of the lexicon. A phrase
-    is represented by its last word, which in English is the noun: "a small dog".
+    They are the phrases of the data set if it has any, otherwise those of the lexicon. The last
+    word represents a phrase, which in English is the noun: "a small dog".
     """
-    found = []
+    mentions = []
     for number, caption in enumerate(record.captions):
         words = tokenize(caption)
         if record.phrases:
-            found += [
-                (number, Mention(words[stop - 1], name, stop - 1, stop))
-                for name, _, stop in record.phrases[number]
-            ]
+            for name, _, stop in record.phrases[number]:
+                mentions.append((number, Mention(words[stop - 1], name, stop - 1, stop)))
         else:
-            found += [(number, mention) for mention in lexicon.mentions(words)]
-    return found
+            mentions += [(number, mention) for mention in lexicon.mentions(words)]
+    return mentions

@@ -4,9 +4,8 @@ Shapes: B images, N captions per image, T words, P mentions of objects.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from functools import partial
-from math import prod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,12 +19,7 @@ from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError, PhotoError, raise_errors
-from captioning.evaluation.grounding.faithfulness import (
-    DRAWS,
-    curve_areas,
-    occlusion_drops,
-    phrase_probabilities,
-)
+from captioning.evaluation.grounding.faithfulness import Span, faithfulness
 from captioning.evaluation.grounding.grounding_report import GroundingReport
 from captioning.evaluation.grounding.lexicon import (
     ImageMentions,
@@ -34,8 +28,8 @@ from captioning.evaluation.grounding.lexicon import (
     categories,
     named_by_people,
 )
-from captioning.evaluation.grounding.targets import GroundedMention, Target, gaussian, map_values
-from captioning.maps import CaptionedBatch, word_maps
+from captioning.evaluation.grounding.targets import GroundedMention, Target, map_values
+from captioning.maps import CaptionedBatch, Maps, word_maps
 from captioning.progress_bar import ProgressBar
 
 
@@ -44,6 +38,7 @@ def ground(
     records: Sequence[Record],
     captions: Mapping[int | str, str] | None = None,
     lexicon: Lexicon | None = None,
+    *,
     batch_size: int = 16,
     seed: int = 0,
     maps: Sequence[str] = (),
@@ -74,133 +69,245 @@ def ground(
     Raises:
         InputError: a photo or a mask cannot be read, or the model does not have a map.
     """
-    lexicon = lexicon or Lexicon.of(categories(records))
-    known = frozenset(captioner.vocabulary.words)
     names = maps or [captioner.default_map]
-    random = torch.Generator().manual_seed(seed)
-    orders = torch.Generator().manual_seed(seed) if curves else None
+    words = _caption_words(records, captions)
+    side = captioner.preprocessing.size
+    finder = MentionFinder(
+        lexicon=lexicon or Lexicon.of(categories(records)),
+        vocabulary=frozenset(captioner.vocabulary.words),
+        grid=captioner.model.encoder.grid(side, side),
+        offset=captioner.model.encoder.cell_offset(side),
+    )
+    scorer = MapScorer(drops, curves, seed)
     mentions: dict[str, list[GroundedMention]] = {name: [] for name in names}
+    image_mentions: list[ImageMentions] = []
     seconds = dict.fromkeys(names, 0.0)
-    counts: list[ImageMentions] = []
-    words = 0
-    # Tokenized as for the lexicon, whatever tokenizer the model was trained with.
-    texts = [
-        [*map(tokenize, each.captions if captions is None else [captions[each.image_id]])]
-        for each in records
-    ]
-    to_ids = captioner.vocabulary.ids
-    ids = [[torch.tensor(to_ids(words)) for words in its or [[]]] for its in texts]
-
-    @torch.no_grad()
-    def read(photos: Sequence[PhotoView | PhotoError]) -> tuple[list[PhotoView], CaptionedBatch]:
-        views = list(raise_errors(photos))
-        tokens = pad_captions([ids[view.number] for view in views]).to(captioner.device)
-        batch = encode_batch(captioner, views)
-        return views, CaptionedBatch(captioner.model, batch.images, batch.annotations, tokens)
-
-    photos = [record.image for record in records]
-    offset = captioner.model.encoder.cell_offset(captioner.preprocessing.size)
-    size = max(1, batch_size // max(map(len, ids), default=1))
-    with ProgressBar("ground", "photos", total=len(records)) as bar:
-        for viewed, captioned in captioner.batches(photos, read, size, in_turn=True):
-            words += int((captioned.tokens[..., 1:] != PAD).sum())  # including EOS
-            found = {}
-            for name in names:
-                began = time.perf_counter()
-                found[name] = word_maps(name, captioned)
-                seconds[name] += time.perf_counter() - began
-            rows, columns = found[names[0]].shape[3:]
-            tested, phrases = [], []
-            for image, (number, _, view) in enumerate(viewed):
-                record, own = records[number], None if captions is None else texts[number][0]
-                grid = rows, columns
-                its, count = _named_objects(record, view, own, lexicon, known, grid, offset)
-                counts.append(count)
-                for caption, mention, target in its:
-                    row = image * captioned.tokens.shape[1] + caption
-                    tested.append((record.image_id, record.image, caption, mention, target))
-                    phrases.append((row, mention.start, mention.stop))
-            bar.update(len(viewed))
-            if not tested:
-                continue
-            means = {}
-            for name, of_words in found.items():
-                flat = of_words.double().flatten(0, 1).cpu().numpy()
-                means[name] = np.stack([flat[row, a:b].mean(axis=0) for row, a, b in phrases])
-            hidden: dict[str, list[dict[str, float]]] = dict.fromkeys(names, [{}] * len(tested))
-            if drops:
-                hidden = _faithfulness(captioned, phrases, means, random, orders)
-            for name in names:
-                mentions[name] += [
-                    GroundedMention(*each, weights, map_values(weights, each[-1]) | values)
-                    for each, weights, values in zip(tested, means[name], hidden[name], strict=True)
-                ]
+    token_count = 0
+    with ProgressBar("ground", "photos", total=len(records)) as progress:
+        for views, batch in _read_captions(captioner, records, words, batch_size):
+            token_count += int((batch.tokens[..., 1:] != PAD).sum())  # including EOS
+            batch_maps = _timed_maps(names, batch, seconds)
+            photos = []
+            for view in views:
+                caption_words = None if captions is None else words[view.number][0]
+                photos.append(finder.find(records[view.number], view.view, caption_words))
+            image_mentions += [photo.counts for photo in photos]
+            for name, batch_mentions in scorer.score(photos, batch, batch_maps).items():
+                mentions[name] += batch_mentions
+            progress.update(len(views))
     return {
         name: GroundingReport(
-            of_map, counts, name, captions is None, 1000 * seconds[name] / max(words, 1)
+            mentions=mentions[name],
+            images=image_mentions,
+            map_name=name,
+            references=captions is None,
+            milliseconds=1000 * seconds[name] / max(token_count, 1),
         )
-        for name, of_map in mentions.items()
+        for name in names
     }
 
 
-def _named_objects(
-    record: Record,
-    view: View,
-    generated: Sequence[str] | None,
-    lexicon: Lexicon,
-    known: frozenset[str],
-    grid: tuple[int, int],
-    offset: tuple[float, float],
-) -> tuple[list[tuple[int, Mention, Target]], ImageMentions]:
-    """The mentions to test, in a generated caption or in all references, and the counts of all."""
-    mentions = by_people = named_by_people(record, lexicon)
-    if generated is not None:
-        mentions = [(0, mention) for mention in lexicon.mentions(generated)]
-    of_people = {mention.category for _, mention in by_people}
-    targets: dict[str, Target | None] = {}
-    for name in {mention.category for _, mention in mentions}:
-        objects = [thing for thing in record.objects if thing.name == name]
+def _caption_words(
+    records: Sequence[Record], captions: Mapping[int | str, str] | None
+) -> list[list[list[str]]]:
+    """Tokenize one caption, or all references, of each record.
+
+    The tokenizer is that of lexicons, whichever tokenizer the model was trained with.
+    """
+    if captions is None:
+        return [[tokenize(text) for text in record.captions] for record in records]
+    return [[tokenize(captions[record.image_id])] for record in records]
+
+
+def _read_captions(
+    captioner: Captioner,
+    records: Sequence[Record],
+    words: Sequence[Sequence[Sequence[str]]],
+    batch_size: int,
+) -> Iterator[tuple[list[PhotoView], CaptionedBatch]]:
+    """Encode the photos of records, and pair them with the captions of the same records.
+
+    `batch_size` is the number of captions in a batch.
+    """
+    tokens: list[list[torch.Tensor]] = []
+    for captions in words:
+        ids = [torch.tensor(captioner.vocabulary.ids(caption)) for caption in captions or [[]]]
+        tokens.append([caption[1:] for caption in ids])  # without BOS
+
+    @torch.no_grad()
+    def captioned_batch(
+        photos: Sequence[PhotoView | PhotoError],
+    ) -> tuple[list[PhotoView], CaptionedBatch]:
+        views = list(raise_errors(photos))
+        batch_tokens = padded([tokens[view.number] for view in views]).to(captioner.device)
+        return views, encode_batch(captioner, views).captioned(captioner, batch_tokens)
+
+    photos = [record.image for record in records]
+    captions_per_image = max((len(captions) for captions in tokens), default=1)
+    size = max(1, batch_size // captions_per_image)
+    return captioner.batches(photos, captioned_batch, size, in_turn=True)
+
+
+def _timed_maps(
+    names: Sequence[str], batch: CaptionedBatch, seconds: dict[str, float]
+) -> dict[str, Maps]:
+    """Compute maps of all words by name, and add the time that each takes to `seconds`."""
+    maps = {}
+    for name in names:
+        start = time.perf_counter()
+        maps[name] = word_maps(name, batch)
+        seconds[name] += time.perf_counter() - start
+    return maps
+
+
+@dataclass(frozen=True)
+class LocatedMention:
+    """A mention of an object that the model's crop shows.
+
+    Attributes:
+        record: the photo.
+        caption: the index of the caption among the captions that are read.
+        mention: the words, and the category that they name.
+        target: where the category's objects are.
+    """
+
+    record: Record
+    caption: int
+    mention: Mention
+    target: Target
+
+
+@dataclass(frozen=True)
+class PhotoMentions:
+    """The mentions of a photo that are tested, and the numbers of all."""
+
+    mentions: list[LocatedMention]
+    counts: ImageMentions
+
+
+@dataclass(frozen=True)
+class MentionFinder:
+    """Finds the words of captions that name objects, and the objects.
+
+    Attributes:
+        lexicon: the words that name each category.
+        vocabulary: the words that the model knows.
+        grid: rows and columns of the model's maps.
+        offset: of the cells of the grid, in rows and columns.
+    """
+
+    lexicon: Lexicon
+    vocabulary: frozenset[str]
+    grid: tuple[int, int]
+    offset: tuple[float, float]
+
+    def find(
+        self, record: Record, view: View, caption_words: Sequence[str] | None
+    ) -> PhotoMentions:
+        """Find the mentions in a generated caption or, if there is none, in all references.
+
+        Raises:
+            InputError: a mask cannot be decoded, or is of a photo of another size.
+        """
+        mentions = reference_mentions = named_by_people(record, self.lexicon)
+        if caption_words is not None:
+            mentions = [(0, mention) for mention in self.lexicon.mentions(caption_words)]
+        reference_categories = {mention.category for _, mention in reference_mentions}
+        targets = {
+            category: self._target(record, view, category)
+            for category in {mention.category for _, mention in mentions}
+        }
+        located: list[LocatedMention] = []
+        hallucinated: list[Mention] = []
+        unknown_count = 0
+        for caption, mention in mentions:
+            target = targets[mention.category]
+            if target is None:
+                if mention.category not in reference_categories:
+                    hallucinated.append(mention)
+            elif self.vocabulary.issuperset(mention.name.split()):
+                located.append(LocatedMention(record, caption, mention, target))
+            else:
+                unknown_count += 1
+        counts = ImageMentions(len(mentions), tuple(hallucinated), unknown_count)
+        return PhotoMentions(located, counts)
+
+    def _target(self, record: Record, view: View, category: str) -> Target | None:
+        objects = [image_object for image_object in record.objects if image_object.name == category]
         try:
-            targets[name] = Target.of(objects, view.size, view.crop, grid, offset)
+            return Target.of(
+                objects, size=view.size, crop=view.crop, grid=self.grid, offset=self.offset
+            )
         except InputError as error:
-            raise InputError(f"{record.image}: {name}: {error}") from None
-    tested, absent, unknown = [], [], 0
-    for caption, mention in mentions:
-        target = targets[mention.category]
-        if target is None:
-            absent += [mention] * (mention.category not in of_people)
-        elif known.issuperset(mention.name.split()):
-            tested.append((caption, mention, target))
-        else:
-            unknown += 1
-    return tested, ImageMentions(len(mentions), tuple(absent), unknown)
+            raise InputError(f"{record.image}: {category}: {error}") from None
 
 
-@torch.no_grad()
-def _faithfulness(
-    captioned: CaptionedBatch,
-    phrases: Sequence[tuple[int, int, int]],
-    maps: Mapping[str, Float[np.ndarray, "P rows columns"]],
-    random: torch.Generator,
-    orders: torch.Generator | None,
-) -> dict[str, list[dict[str, float]]]:
-    """The values of each phrase by map; curves only if `orders`, which draws a random one."""
-    annotations = captioned.annotations.repeat_interleave(captioned.tokens.shape[1], dim=0)
-    tokens = captioned.tokens.flatten(0, 1)
-    read = partial(phrase_probabilities, captioned.model, annotations, tokens, phrases)
-    shape = len(phrases), prod(captioned.grid)
-    noise, baselines = torch.rand(shape[0], DRAWS, shape[1], generator=random), {}
-    if orders is not None:
-        middle = torch.from_numpy(gaussian(captioned.grid)).flatten().expand(shape)
-        order = torch.rand(shape, generator=orders, dtype=middle.dtype)
-        both = {"Gaussian": middle.to(tokens.device), "random": order.to(tokens.device)}
-        baselines = curve_areas(read, both)
-    found = {}
-    for name, its in maps.items():
-        weights = torch.from_numpy(its).flatten(1).to(annotations)
-        columns = occlusion_drops(read, weights, captioned.grid, noise)
-        if orders is not None:
-            columns |= curve_areas(read, {"model": weights}) | baselines
-        rows = torch.stack([*columns.values()], dim=1).tolist()
-        found[name] = [dict(zip(columns, row, strict=True)) for row in rows]
-    return found
+class MapScorer:
+    """Scores the maps of the words of mentions.
+
+    Args:
+        drops: compute how much the words' probability drops when regions are hidden.
+        curves: also compute deletion and insertion curves.
+        seed: of the random regions and orders.
+    """
+
+    def __init__(self, drops: bool, curves: bool, seed: int) -> None:
+        self.drops = drops
+        self.noise_generator = torch.Generator().manual_seed(seed)
+        self.order_generator = torch.Generator().manual_seed(seed) if curves else None
+
+    def score(
+        self, photos: Sequence[PhotoMentions], batch: CaptionedBatch, maps: Mapping[str, Maps]
+    ) -> dict[str, list[GroundedMention]]:
+        """Score the maps of a batch; returns the same mentions by the name of each map."""
+        mentions: list[LocatedMention] = []
+        spans: list[Span] = []
+        for image, photo in enumerate(photos):
+            for located in photo.mentions:
+                row = image * batch.tokens.shape[1] + located.caption
+                mentions.append(located)
+                spans.append(Span(row, located.mention.start, located.mention.stop))
+        if not mentions:
+            return {}
+        span_maps = {name: _span_means(maps[name], spans) for name in maps}
+        values: dict[str, list[dict[str, float]]] = dict.fromkeys(maps, [{}] * len(spans))
+        if self.drops:
+            values = faithfulness(
+                batch,
+                spans,
+                span_maps,
+                noise_generator=self.noise_generator,
+                order_generator=self.order_generator,
+            )
+        return {name: _grounded_mentions(mentions, span_maps[name], values[name]) for name in maps}
+
+
+def _span_means(maps: Maps, spans: Sequence[Span]) -> Float[np.ndarray, "P rows columns"]:
+    """Average the maps of the words of each span."""
+    caption_maps = maps.double().flatten(0, 1).cpu().numpy()
+    return np.stack(
+        [caption_maps[span.caption, span.start : span.stop].mean(axis=0) for span in spans]
+    )
+
+
+def _grounded_mentions(
+    mentions: Sequence[LocatedMention],
+    maps: Float[np.ndarray, "P rows columns"],
+    values: Sequence[Mapping[str, float]],
+) -> list[GroundedMention]:
+    """Score the maps of mentions, and add the scores to values that have been computed."""
+    grounded = []
+    for located, weights, mention_values in zip(mentions, maps, values, strict=True):
+        scores = map_values(weights, located.target) | dict(mention_values)
+        grounded.append(
+            GroundedMention(
+                image_id=located.record.image_id,
+                image=located.record.image,
+                caption=located.caption,
+                mention=located.mention,
+                target=located.target,
+                weights=weights,
+                values=scores,
+            )
+        )
+    return grounded

@@ -1,4 +1,4 @@
-"""Where objects are in the cells of a map's grid, and what of a word's map is there.
+"""Where objects are in the cells of a map's grid, and how much of a word's map is there.
 
 The pointing game is from Zhang et al. 2016 ("Top-down Neural Attention by Excitation Backprop"),
 without its tolerance of 15 pixels. The mass in a box or mask is the attention correctness of Liu
@@ -24,7 +24,7 @@ SIGMA = 0.25
 """Standard deviation of the Gaussian baseline along each axis, in sides of the crop."""
 
 SOURCES = ("model", "uniform", "Gaussian")
-"""What gives a map: the model and two baselines. The curves have a random one, "random", too."""
+"""Sources of a map: the model and two baselines. Curves have a third baseline, "random"."""
 
 MEASURES = ("pointing", "mass in box", "mass in mask")
 FAITHFULNESS = ("deletion", "insertion", "overall")
@@ -37,26 +37,26 @@ DROPS = ("probability", ATTENDED, AT_RANDOM, CENTRED)
 Weights = Float[np.ndarray, "rows columns"]
 
 
-def named(measure: str, source: str) -> str:
-    """The name of a measure of a source; the source is omitted for the model."""
+def score_name(measure: str, source: str) -> str:
+    """Name a measure of a source; the source is omitted for the model."""
     return measure if source == "model" else f"{measure}, {source}"
 
 
 Edges = tuple[Float[np.ndarray, "row_edges"], Float[np.ndarray, "column_edges"]]
-"""Of the cells of a grid, in pixels of the photo."""
+"""Edges of the cells of a grid, in pixels of the photo."""
 
 RUN_LENGTHS = re.compile("(?:[P-o]{,5}[0-O])+")
-"""COCO's compressed run lengths; pycocotools reads beyond the end of others."""
+"""COCO's compressed run lengths; pycocotools reads beyond the end of malformed ones."""
 
 
 @dataclass(frozen=True)
 class Area:
-    """A part of a photo, as a set of rectangles between horizontal and vertical edges.
+    """A region of a photo, as a set of rectangles between horizontal and vertical edges.
 
     Attributes:
         x: the edges from left to right, in pixels of the photo.
         y: the edges from top to bottom.
-        inside: whether each rectangle between the edges belongs to the part.
+        inside: whether each rectangle between the edges belongs to the region.
     """
 
     x: Float[np.ndarray, "x_edges"]
@@ -65,7 +65,7 @@ class Area:
 
     @classmethod
     def of_boxes(cls, boxes: Sequence[Box]) -> "Area":
-        """The union of the boxes."""
+        """Build the union of boxes."""
         left, top, width, height = np.array(boxes, dtype=np.float64).T
         x, y = np.unique([left, left + width]), np.unique([top, top + height])
         columns = np.searchsorted(x, [left, left + width]).T
@@ -77,56 +77,73 @@ class Area:
 
     @classmethod
     def of_mask(cls, mask: Bool[np.ndarray, "H W"]) -> "Area":
-        """The pixels of a mask."""
+        """Build the area of the pixels of a mask."""
         height, width = mask.shape
         return cls(np.arange(width + 1.0), np.arange(height + 1.0), mask)
 
     def shares(self, cells: Edges) -> Float[np.ndarray, "rows columns"]:
-        """The share of each cell that lies in the area."""
-        vertical, horizontal = (
-            np.diff(edges[:, None].clip(others[:-1], others[1:]), axis=0)
-            / np.maximum(np.diff(edges), 1e-9)[:, None]
-            for edges, others in zip(cells, (self.y, self.x), strict=True)
-        )
+        """Compute the share of each cell that lies in the area."""
+        row_edges, column_edges = cells
+        vertical, horizontal = _overlaps(row_edges, self.y), _overlaps(column_edges, self.x)
         return vertical @ self.inside.astype(np.float64) @ horizontal.T
 
-    def holds_centres(self, cells: Edges) -> Bool[np.ndarray, "rows columns"]:
-        """Whether each cell's centre lies in the area, without its right and lower edges."""
-        places = (
-            np.searchsorted(others, (edges[1:] + edges[:-1]) / 2, "right")
-            for edges, others in zip(cells, (self.y, self.x), strict=True)
-        )
-        return np.pad(self.inside, 1)[np.ix_(*places)]
+    def contains_centres(self, cells: Edges) -> Bool[np.ndarray, "rows columns"]:
+        """Test whether each cell's centre is in the area, without its right and lower edges."""
+        row_edges, column_edges = cells
+        rows = np.searchsorted(self.y, (row_edges[1:] + row_edges[:-1]) / 2, "right")
+        columns = np.searchsorted(self.x, (column_edges[1:] + column_edges[:-1]) / 2, "right")
+        return np.pad(self.inside, 1)[np.ix_(rows, columns)]
+
+
+def _overlaps(
+    cells: Float[np.ndarray, "cell_edges"], intervals: Float[np.ndarray, "interval_edges"]
+) -> Float[np.ndarray, "cells intervals"]:
+    """Compute the share of each cell along an axis that lies in each interval."""
+    lengths = np.diff(cells[:, None].clip(intervals[:-1], intervals[1:]), axis=0)
+    return lengths / np.maximum(np.diff(cells), 1e-9)[:, None]
 
 
 def cell_edges(crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)) -> Edges:
-    """The edges of the cells of a grid over a crop.
+    """Compute the edges of the cells of a grid over a crop.
 
-    They are moved by an offset in rows and columns (`Encoder.cell_offset`); the outermost ones
-    still reach to the edges of the crop.
+    Edges inside the crop are moved by an offset in rows and columns (`Encoder.cell_offset`), the
+    outermost ones are not.
     """
-    left, top, across, down = crop
-    found = []
-    for start, extent, cells, moved in zip((top, left), (down, across), grid, offset, strict=True):
-        inner = (np.arange(1, cells) + moved).clip(0, cells)
-        found.append(start + extent * np.array([0, *inner, cells]) / cells)
-    rows, columns = found
-    return rows, columns
+    left, top, width, height = crop
+    rows, columns = grid
+    row_offset, column_offset = offset
+    return (
+        _axis_edges(rows, start=top, extent=height, offset=row_offset),
+        _axis_edges(columns, start=left, extent=width, offset=column_offset),
+    )
 
 
-class Cells(NamedTuple):
-    """What the cells of a grid show of a category's objects.
+def _axis_edges(
+    cells: int, *, start: float, extent: float, offset: float
+) -> Float[np.ndarray, "edges"]:
+    inner = (np.arange(1, cells) + offset).clip(0, cells)
+    return start + extent * np.array([0, *inner, cells]) / cells
+
+
+class Coverage(NamedTuple):
+    """How the boxes and masks of a category's objects cover the cells of a grid.
 
     Attributes:
-        in_box: the share of each cell that lies in any of the boxes.
-        in_mask: the share of each cell that lies in any of the masks; None if an object has no
+        box_shares: the share of each cell that lies in any of the boxes.
+        mask_shares: the share of each cell that lies in any of the masks; None if an object has no
             mask.
-        held: whether each cell's centre lies in any of the boxes.
+        has_box_at_centre: whether each cell's centre lies in any of the boxes.
     """
 
-    in_box: Float[np.ndarray, "rows columns"]
-    in_mask: Float[np.ndarray, "rows columns"] | None
-    held: Bool[np.ndarray, "rows columns"]
+    box_shares: Float[np.ndarray, "rows columns"]
+    mask_shares: Float[np.ndarray, "rows columns"] | None
+    has_box_at_centre: Bool[np.ndarray, "rows columns"]
+
+    @classmethod
+    def of(cls, boxes: Area, masks: Area | None, cells: Edges) -> "Coverage":
+        """Compute the coverage of cells by the union of the boxes and that of the masks."""
+        mask_shares = None if masks is None else masks.shares(cells)
+        return cls(boxes.shares(cells), mask_shares, boxes.contains_centres(cells))
 
 
 @dataclass(frozen=True)
@@ -134,57 +151,76 @@ class Target:
     """Where a category's objects are in the crop that a model sees.
 
     Attributes:
-        crop: what the model sees; the cells of the grid cover it.
+        crop: the part of the photo that the model sees; the cells of the grid cover it.
         boxes: the boxes of the objects that are at least partly inside the crop.
         covers_middle: whether one of the boxes contains the middle of the crop.
-        offset: of the cells, as `cell_edges` takes it.
-        cells: those with the offset.
-        still: those without it.
+        offset: of the cells, in rows and columns; see `cell_edges`.
+        coverage: of the cells with the offset.
+        unshifted_coverage: of the cells without the offset.
     """
 
     crop: Box
     boxes: tuple[Box, ...]
     covers_middle: bool
     offset: tuple[float, float]
-    cells: Cells
-    still: Cells
+    coverage: Coverage
+    unshifted_coverage: Coverage
 
     @classmethod
     def of(
         cls,
         objects: Sequence[ImageObject],
+        *,
         size: tuple[int, int],
         crop: Box,
         grid: tuple[int, int],
         offset: tuple[float, float] = (0.0, 0.0),
     ) -> "Target | None":
-        """The target of a category's objects; None if all of them are outside the crop.
+        """Locate a category's objects; returns None if all of them are outside the crop.
 
-        An object with a mask is inside if a part of its mask is, not just of its box. `size` is
-        width and height of the photo in pixels. Raises InputError as `decoded_mask`.
+        An object with a mask is inside if a part of its mask is, not just of its box.
+
+        Args:
+            objects: of one category.
+            size: width and height of the photo in pixels.
+            crop: the part of the photo that the model sees.
+            grid: rows and columns of cells.
+            offset: of the cells, in rows and columns.
+
+        Raises:
+            InputError: a mask cannot be decoded, or is of a photo of another size.
         """
-        boxes, masks, whole = [], [], cell_edges(crop, (1, 1))
-        for each in objects:
-            outline = decoded_mask(each.mask, size) if each.mask else None
-            area = Area.of_boxes([each.box]) if outline is None else Area.of_mask(outline)
-            if area.shares(whole) > 0:
-                boxes.append(each.box)
-                masks.append(outline)
+        crop_edges = cell_edges(crop, (1, 1))
+        boxes: list[Box] = []
+        masks: list[Bool[np.ndarray, "H W"]] = []
+        for image_object in objects:
+            mask = decoded_mask(image_object.mask, size) if image_object.mask else None
+            area = Area.of_boxes([image_object.box]) if mask is None else Area.of_mask(mask)
+            if area.shares(crop_edges) > 0:
+                boxes.append(image_object.box)
+                if mask is not None:
+                    masks.append(mask)
         if not boxes:
             return None
-        box, known = Area.of_boxes(boxes), [its for its in masks if its is not None]
-        mask = Area.of_mask(np.any(known, axis=0)) if len(known) == len(boxes) else None
-        cells, still = (
-            Cells(box.shares(edges), mask.shares(edges) if mask else None, box.holds_centres(edges))
-            for edges in (cell_edges(crop, grid, offset), cell_edges(crop, grid))
+        boxes_area = Area.of_boxes(boxes)
+        have_masks = len(masks) == len(boxes)
+        masks_area = Area.of_mask(np.any(masks, axis=0)) if have_masks else None
+        return cls(
+            crop=crop,
+            boxes=tuple(boxes),
+            covers_middle=bool(boxes_area.contains_centres(crop_edges)),
+            offset=offset,
+            coverage=Coverage.of(boxes_area, masks_area, cell_edges(crop, grid, offset)),
+            unshifted_coverage=Coverage.of(boxes_area, masks_area, cell_edges(crop, grid)),
         )
-        return cls(crop, tuple(boxes), bool(box.holds_centres(whole)), offset, cells, still)
 
 
 def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
-    """The pixels of COCO's ``segmentation``: polygons, or run lengths, compressed or not.
+    """Decode COCO's ``segmentation``: polygons, or run lengths, compressed or not.
 
-    `size` is width and height of the photo.
+    Args:
+        mask: the segmentation, as read from JSON.
+        size: width and height of the photo in pixels.
 
     Raises:
         InputError: the mask cannot be decoded, or is of a photo of another size.
@@ -222,17 +258,17 @@ def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
 
 @dataclass(frozen=True)
 class GroundedMention:
-    """The map of the words that name an object in the photo.
+    """Words that name an object in the photo, with their map and its scores.
 
     Attributes:
-        image_id: of the record.
+        image_id: that of the record.
         image: the path of the photo.
         caption: the index of the caption among the image's captions.
         mention: the words, and the category that they name.
         target: where the category's objects are.
         weights: the map over a grid of cells; for several words, the mean of their maps.
-        values: the measures of `map_values`, `occlusion_drops` and `curve_areas` by their names, as
-            far as they are known.
+        values: the measures of `map_values` by their names, and those of `occlusion_drops` and
+            `curve_areas` if they have been computed.
     """
 
     image_id: int | str
@@ -245,50 +281,56 @@ class GroundedMention:
 
     @property
     def gain(self) -> float:
-        """The mass in the box, minus that of the uniform map."""
+        """The mass in the boxes, minus that of the uniform map."""
         return self.values["mass in box"] - self.values["mass in box, uniform"]
 
     @property
     def size_share(self) -> float:
         """The share of the crop that the boxes cover."""
-        return float(self.target.still.in_box.mean())
+        return float(self.target.unshifted_coverage.box_shares.mean())
 
 
 OFF_MIDDLE = "not in the middle"
-KINDS: dict[str, Callable[[GroundedMention], bool]] = {
+OBJECT_GROUPS: dict[str, Callable[[GroundedMention], bool]] = {
     OFF_MIDDLE: lambda mention: not mention.target.covers_middle,
     "small, below 1/16": lambda mention: mention.size_share < 1 / 16,
     "medium": lambda mention: 1 / 16 <= mention.size_share < 1 / 4,
     "large, from 1/4": lambda mention: mention.size_share >= 1 / 4,
 }
-"""Kinds of objects by position, and by size as a share of the crop."""
+"""Conditions for groups of objects, by position and by size as a share of the crop."""
 
 
 def map_values(weights: Weights, target: Target) -> dict[str, float]:
-    """The `MEASURES` of a map and of the two baselines; mass in mask only if there are masks.
+    """Compute the `MEASURES` of a map and of two baselines, a uniform map and a Gaussian.
 
     Pointing is 1 if the centre of the cell with the largest weight is inside a box, else 0; if
     several cells tie, the share of them that is inside. Mass is the share of the weights that lies
-    inside, each spread evenly over its cell. The cells of the map have the target's offset.
+    inside, each spread evenly over its cell; mass in mask is omitted without masks. Only the cells
+    of the model's map have the target's offset.
     """
     grid = weights.shape
-    maps = weights, np.full(grid, 1 / np.prod(grid)), gaussian(grid)
-    found = {}
-    for source, its in zip(SOURCES, maps, strict=True):
-        place = target.cells if source == "model" else target.still
-        found[named("pointing", source)] = float(place.held[its == its.max()].mean())
-        found[named("mass in box", source)] = float((its * place.in_box).sum())
-        if place.in_mask is not None:
-            found[named("mass in mask", source)] = float((its * place.in_mask).sum())
-    return found
+    uniform = np.full(grid, 1 / np.prod(grid))
+    maps = dict(zip(SOURCES, (weights, uniform, gaussian(grid)), strict=True))
+    values = {}
+    for source, source_map in maps.items():
+        coverage = target.coverage if source == "model" else target.unshifted_coverage
+        is_peak = source_map == source_map.max()
+        values[score_name("pointing", source)] = float(coverage.has_box_at_centre[is_peak].mean())
+        values[score_name("mass in box", source)] = float((source_map * coverage.box_shares).sum())
+        if coverage.mask_shares is not None:
+            mass = (source_map * coverage.mask_shares).sum()
+            values[score_name("mass in mask", source)] = float(mass)
+    return values
 
 
 def gaussian(grid: tuple[int, ...]) -> Weights:
-    """A normal density of width `SIGMA` around the middle of the crop, with sum 1."""
-    # In whole numbers, so that cells at equal distances from the middle have equal weights.
-    vertical, horizontal = (
-        np.exp(-0.5 * ((2 * np.arange(cells) + 1 - cells) / (2 * cells * SIGMA)) ** 2)
-        for cells in grid
-    )
-    weights: Weights = np.outer(vertical, horizontal)
+    """Return a normal density of width `SIGMA` around the middle of the crop, with sum 1."""
+    rows, columns = grid
+    weights: Weights = np.outer(_density(rows), _density(columns))
     return weights / weights.sum()
+
+
+def _density(cells: int) -> Float[np.ndarray, " cells"]:
+    # In whole numbers, so that cells at equal distances from the middle have equal weights.
+    distances = 2 * np.arange(cells) + 1 - cells
+    return np.exp(-0.5 * (distances / (2 * cells * SIGMA)) ** 2)

@@ -1,6 +1,5 @@
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -11,10 +10,10 @@ from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.evaluation.grounding.faithfulness import (
     DRAWS,
     LEVELS,
-    Read,
+    Span,
+    SpanReader,
     curve_areas,
     occlusion_drops,
-    phrase_probabilities,
 )
 from captioning.evaluation.grounding.targets import AT_RANDOM, ATTENDED
 from captioning.models import Decoder, LSTMDecoder
@@ -23,23 +22,27 @@ from captioning.models.decoder import Memory, State, Step
 TOKENS = torch.tensor(
     [[BOS, 4, 5, 6, EOS, PAD], [BOS, 5, 4, EOS, PAD, PAD], [BOS, 7, 6, 5, 4, EOS]]
 )
-PHRASES = [(0, 0, 1), (0, 1, 3), (1, 1, 2), (2, 3, 4)]
-ONE_WORD = torch.tensor([[BOS, 4, EOS]]), [(0, 0, 1)]
+SPANS = [Span(0, 0, 1), Span(0, 1, 3), Span(1, 1, 2), Span(2, 3, 4)]
+ONE_WORD = torch.tensor([[BOS, 4, EOS]]), [Span(0, 0, 1)]
 
 
-def reader(model: nn.Module, annotations: Tensor, *given: Any) -> Read:
-    """Reads the phrases of captions, by default of `TOKENS`."""
-    return partial(phrase_probabilities, model, annotations, *(given or (TOKENS, PHRASES)))
+def reader(
+    model: nn.Module,
+    annotations: Tensor,
+    tokens: Tensor = TOKENS,
+    spans: Sequence[Span] = SPANS,
+) -> SpanReader:
+    return SpanReader(model, annotations, tokens, spans)
 
 
-def drops(read: Read, weights: Tensor, grid: tuple[int, int] = (2, 3)) -> dict[str, Tensor]:
+def drops(read: SpanReader, weights: Tensor, grid: tuple[int, int] = (2, 3)) -> dict[str, Tensor]:
     noise = torch.rand(len(weights), DRAWS, weights.shape[1], generator=torch.manual_seed(0))
-    return occlusion_drops(read, weights, grid, noise)
+    return occlusion_drops(read, weights, grid=grid, noise=noise)
 
 
-def peaked(regions: int, phrases: int = len(PHRASES)) -> Tensor:
-    """Weights of each phrase that lie on its second region by 0.9."""
-    weights = torch.full((phrases, regions), 0.1 / (regions - 1), dtype=torch.double)
+def peaked(regions: int, spans: int = len(SPANS)) -> Tensor:
+    """Weights of each span that lie on its second region by 0.9."""
+    weights = torch.full((spans, regions), 0.1 / (regions - 1), dtype=torch.double)
     weights[:, 1] = 0.9
     return weights
 
@@ -70,7 +73,7 @@ class Naming(Blind):
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
-    read, maps = reader(Blind(5, 8), annotations), torch.rand(len(PHRASES), 6, dtype=torch.double)
+    read, maps = reader(Blind(5, 8), annotations), torch.rand(len(SPANS), 6, dtype=torch.double)
     whole, *fallen = drops(read, peaked(6)).values()
     assert (whole > 0).all()
     for each in fallen:
@@ -97,7 +100,7 @@ def shares(decoder: Decoder, annotations: Tensor, tokens: Tensor, mask: Tensor |
     return logits[:, 0].softmax(dim=-1)
 
 
-def test_a_phrases_probability_is_that_of_its_words_in_turn(
+def test_a_spans_probability_is_that_of_its_words_in_turn(
     decoder: Decoder, annotations: Tensor
 ) -> None:
     found = drops(reader(decoder, annotations), peaked(6))["probability"]
@@ -109,7 +112,7 @@ def test_the_fewest_regions_that_hold_half_the_map_are_hidden(
     decoder: Decoder, annotations: Tensor
 ) -> None:
     weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
-    found = drops(reader(decoder, annotations, TOKENS, [(2, 0, 1)]), weights)[ATTENDED]
+    found = drops(reader(decoder, annotations, TOKENS, [Span(2, 0, 1)]), weights)[ATTENDED]
     mask = torch.tensor([[True, False, True, True, False, True]])
     whole, without = (
         shares(decoder, annotations[2:], TOKENS[2:], seen)[0, 0, 7].item() for seen in (None, mask)
@@ -117,21 +120,23 @@ def test_the_fewest_regions_that_hold_half_the_map_are_hidden(
     assert found.item() == pytest.approx(whole - without)
 
 
-def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
+def test_a_batch_of_spans_equals_its_spans_one_by_one(
     decoder: Decoder, annotations: Tensor
 ) -> None:
-    seen = torch.rand(len(PHRASES), 3, 6, generator=torch.manual_seed(0)) < 0.7
+    seen = torch.rand(len(SPANS), 3, 6, generator=torch.manual_seed(0)) < 0.7
     seen[..., 0] = True
-    together = reader(decoder, annotations)(seen)
-    for number, phrase in enumerate(PHRASES):
-        alone = reader(decoder, annotations, TOKENS, [phrase])(seen[number : number + 1])
+    together = reader(decoder, annotations).probabilities(seen)
+    for number, span in enumerate(SPANS):
+        alone = reader(decoder, annotations, TOKENS, [span]).probabilities(
+            seen[number : number + 1]
+        )
         torch.testing.assert_close(alone[0], together[number])
 
 
 def test_at_least_one_region_is_never_hidden(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
+    weights = torch.ones(len(SPANS), 1, dtype=torch.double)
     _, *fallen = drops(reader(lstm, annotations[:, :1]), weights, (1, 1)).values()
-    torch.testing.assert_close(torch.stack(fallen), torch.zeros(3, len(PHRASES)).double())
+    torch.testing.assert_close(torch.stack(fallen), torch.zeros(3, len(SPANS)).double())
 
 
 def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
@@ -155,12 +160,12 @@ def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
 
 def test_curves_equal_reading_with_what_is_left(decoder: LSTMDecoder, annotations: Tensor) -> None:
     order = torch.tensor([[0.5, 0.1, 0.4, 0.3, 0.2, 0.0]], dtype=torch.double)  # 0 2 3 4 1 5
-    read = reader(decoder, annotations, TOKENS, [(2, 3, 4)])
+    read = reader(decoder, annotations, TOKENS, [Span(2, 3, 4)])
     found = curve_areas(read, {"model": order})
     rank = torch.tensor([0, 4, 1, 2, 3, 5])
     for name, masks in {
         "deletion": [rank >= count for count in range(6)],
         "insertion": [rank < count for count in range(1, 7)],
     }.items():
-        heights = read(torch.stack(masks)[None])
+        heights = read.probabilities(torch.stack(masks)[None])
         assert found[name].item() == pytest.approx(torch.trapezoid(heights).item() / 5)

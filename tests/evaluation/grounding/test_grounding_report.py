@@ -11,7 +11,7 @@ from captioning.evaluation.grounding import (
     grounding_table,
     maps_json,
 )
-from captioning.evaluation.grounding.grounding_report import with_intervals
+from captioning.evaluation.grounding.grounding_report import Ratio, with_intervals
 from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.targets import (
     ATTENDED,
@@ -20,7 +20,7 @@ from captioning.evaluation.grounding.targets import (
     FAITHFULNESS,
     Target,
     map_values,
-    named,
+    score_name,
 )
 
 CROP = (0.0, 0.0, 40.0, 40.0)
@@ -28,15 +28,15 @@ HITS, TRIES = np.array([3.0, 0.0, 1.0]), np.array([4.0, 0.0, 1.0])
 
 
 def test_a_corpus_ratio_is_of_sums_not_a_mean_of_ratios() -> None:
-    assert with_intervals({"hits": (HITS, TRIES)})["hits"].value == 4 / 5
-    assert with_intervals({"hits": (HITS, np.zeros(3))}) == {}
+    assert with_intervals({"hits": Ratio(HITS, TRIES)})["hits"].value == 4 / 5
+    assert with_intervals({"hits": Ratio(HITS, np.zeros(3))}) == {}
 
 
 def test_the_interval_has_the_width_of_a_binomial() -> None:
     rng = np.random.default_rng(0)
     tries = rng.integers(1, 4, 50).astype(np.float64)
     hits = rng.binomial(tries.astype(int), 0.7).astype(float)
-    value, low, high = with_intervals({"hits": (hits, tries)})["hits"]
+    value, low, high = with_intervals({"hits": Ratio(hits, tries)})["hits"]
     assert low < value < high
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / tries.sum()), rel=0.2)
 
@@ -46,12 +46,12 @@ def mention(
 ) -> GroundedMention:
     """One whose object is in the left half, and whose map is even."""
     dog = ImageObject("dog", (0.0, 0.0, 20.0, 40.0))
-    target, weights = Target.of([dog], (40, 40), CROP, (2, 2)), np.full((2, 2), 0.25)
+    target, weights = Target.of([dog], size=(40, 40), crop=CROP, grid=(2, 2)), np.full((2, 2), 0.25)
     assert target is not None
     values = map_values(weights, target) | dict.fromkeys(DROPS, 0.1)
     values |= {ATTENDED: attended, CENTRED: centred}
     for source in ("Gaussian", "random"):
-        values |= {named(measure, source): 0.3 for measure in FAITHFULNESS}
+        values |= {score_name(measure, source): 0.3 for measure in FAITHFULNESS}
     values |= zip(FAITHFULNESS, (deletion, 1 - deletion, 1 - 2 * deletion), strict=True)
     words = Mention("dog", "dog", 1, 2)
     return GroundedMention(image, Path("dog.jpg"), 0, words, target, weights, values)

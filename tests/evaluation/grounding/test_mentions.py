@@ -7,13 +7,13 @@ import pytest
 from captioning.data.records import ImageObject
 from captioning.evaluation.grounding import GroundedMention, Mention
 from captioning.evaluation.grounding.targets import (
-    KINDS,
     MEASURES,
+    OBJECT_GROUPS,
     SOURCES,
     Target,
     gaussian,
     map_values,
-    named,
+    score_name,
 )
 
 SIZE = (100, 80)
@@ -28,7 +28,7 @@ def target(grid: tuple[int, ...], *boxes: tuple[float, ...]) -> Target:
         for x, y, w, h in (map(float, box) for box in boxes)
     ]
     rows, columns = grid
-    found = Target.of(dogs, SIZE, CROP, (rows, columns))
+    found = Target.of(dogs, size=SIZE, crop=CROP, grid=(rows, columns))
     assert found is not None
     return found
 
@@ -79,7 +79,7 @@ def test_a_uniform_maps_mass_is_the_boxs_share_of_the_crop(grid: tuple[int, int]
     area = (31 * 43 + (90 - 60) * 11 - (64 - 60) * (50 - 40)) / 80**2
     assert found["mass in box"] == pytest.approx(area)
     for measure in MEASURES:
-        assert found[measure] == found[named(measure, "uniform")]
+        assert found[measure] == found[score_name(measure, "uniform")]
 
 
 def test_the_gaussian_is_centred_and_falls_by_its_sigma() -> None:
@@ -99,7 +99,7 @@ def test_a_mirrored_photo_with_a_mirrored_map_scores_the_same(seed: int) -> None
     other = values(weights[:, ::-1].copy(), *map(mirrored, boxes))
     for source in SOURCES:
         for measure in ("pointing", "mass in box"):
-            name = named(measure, source)
+            name = score_name(measure, source)
             assert found[name] == pytest.approx(other[name])
 
 
@@ -112,5 +112,5 @@ def test_kinds_are_by_the_middle_and_the_size_of_the_boxes() -> None:
     whole = grounded((0, 0, 100, 80))
     assert whole.size_share == 1
     kinds = {"not in the middle", "medium"}
-    assert {name for name, kind in KINDS.items() if kind(corner)} == kinds
-    assert {name for name, kind in KINDS.items() if kind(whole)} == {"large, from 1/4"}
+    assert {name for name, kind in OBJECT_GROUPS.items() if kind(corner)} == kinds
+    assert {name for name, kind in OBJECT_GROUPS.items() if kind(whole)} == {"large, from 1/4"}

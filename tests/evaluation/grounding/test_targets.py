@@ -33,7 +33,7 @@ def area(*boxes: tuple[float, ...]) -> Area:
 
 
 def target(*objects: ImageObject, offset: tuple[float, float] = (0.0, 0.0)) -> Target:
-    found = Target.of(objects, SIZE, CROP, GRID, offset)
+    found = Target.of(objects, size=SIZE, crop=CROP, grid=GRID, offset=offset)
     assert found is not None
     return found
 
@@ -55,17 +55,19 @@ def test_where_boxes_overlap_their_area_counts_once() -> None:
 def test_a_cell_is_held_where_its_centre_is_inside() -> None:
     found = target(dog(30, 10, 20, 30))
     # Centres at x 30, then 50: just outside.
-    assert np.argwhere(found.cells.held).tolist() == [[0, 0], [1, 0]]
+    assert np.argwhere(found.coverage.has_box_at_centre).tolist() == [[0, 0], [1, 0]]
     assert not found.covers_middle
 
 
 def test_cells_with_an_offset_look_where_moved_boxes_are() -> None:
     moved = target(dog(55, 25, 20, 30), offset=(0.25, 0.5))
     still = target(dog(45, 20, 20, 30))
-    np.testing.assert_allclose(moved.cells.in_box, still.cells.in_box, atol=1e-12)
-    np.testing.assert_array_equal(moved.cells.held, still.cells.held)
+    np.testing.assert_allclose(moved.coverage.box_shares, still.coverage.box_shares, atol=1e-12)
+    np.testing.assert_array_equal(
+        moved.coverage.has_box_at_centre, still.coverage.has_box_at_centre
+    )
     unmoved = area((55, 25, 20, 30)).shares(CELLS)
-    np.testing.assert_array_equal(moved.still.in_box, unmoved)
+    np.testing.assert_array_equal(moved.unshifted_coverage.box_shares, unmoved)
 
 
 def test_the_outermost_cells_reach_to_the_edges_of_the_crop() -> None:
@@ -96,15 +98,15 @@ def test_all_of_cocos_ways_to_write_a_mask_agree(segmentation: Any) -> None:
     ],
 )
 def test_an_object_outside_the_crop_is_not_there(thing: ImageObject, is_there: bool) -> None:
-    assert (Target.of([thing], SIZE, CROP, GRID) is not None) == is_there
+    assert (Target.of([thing], size=SIZE, crop=CROP, grid=GRID) is not None) == is_there
 
 
 def test_mass_in_masks_needs_a_mask_of_every_object() -> None:
     masked, other = dog(30, 10, 20, 30, mask=[RECTANGLE]), dog(60, 10, 20, 30)
     alone, together = target(masked), target(masked, other)
-    assert alone.cells.in_mask is not None
-    np.testing.assert_allclose(alone.cells.in_mask, alone.cells.in_box, atol=1e-12)
-    assert together.cells.in_mask is None
+    assert alone.coverage.mask_shares is not None
+    np.testing.assert_allclose(alone.coverage.mask_shares, alone.coverage.box_shares, atol=1e-12)
+    assert together.coverage.mask_shares is None
 
 
 @pytest.mark.parametrize("seed", range(5))
