@@ -31,9 +31,9 @@ def __getattr__(name: str) -> Any:
             f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
         )
     if name in FUNCTIONS:
-        from captioning.commands import function_of
+        from captioning.commands.python_functions import python_function
 
-        return function_of(name)
+        return python_function(name)
     from captioning import captioner
 
     return getattr(captioner, name)

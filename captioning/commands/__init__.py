@@ -9,10 +9,8 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from functools import wraps
-from importlib import import_module
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -59,12 +57,12 @@ Start with: captioning demo
 
 
 def app(imports_all: bool = False) -> App:
-    """The parser of the command line.
+    """Build the parser of the command line.
 
     Args:
-        imports_all: import all commands, so that the help says what they do.
+        imports_all: import the functions of all commands, whose docstrings the help shows.
     """
-    made = App(
+    parser = App(
         name="captioning",
         version=f"captioning {__version__}",
         help="Says what is in a photo, and shows where it looked for every word.",
@@ -77,38 +75,40 @@ def app(imports_all: bool = False) -> App:
         ),
     )
     for order, (name, function) in enumerate(COMMANDS.items()):
-        made.command(function, name=name, sort_key=order, help_format="markdown", help_epilogue="")
+        parser.command(
+            function, name=name, sort_key=order, help_format="markdown", help_epilogue=""
+        )
         if imports_all:
-            made[name]
+            parser[name]
 
-    @made.command(name="--print-completion", help_epilogue="")
+    @parser.command(name="--print-completion", help_epilogue="")
     def print_completion(shell: Literal["bash", "zsh", "fish"]) -> None:
         """Print a script that completes commands and options in this shell."""
-        print(made.generate_completion(shell=shell))
+        print(parser.generate_completion(shell=shell))
 
-    return made
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code.
+    """Run a command and return its exit code.
 
-    It is 1 for bad input, 2 for bad options, 130 for an interrupt. What is printed as one line is
-    what happens to users; any other exception is a bug.
+    The code is 1 for bad input, 2 for bad options, 130 for an interrupt. These print one line; any
+    other exception is a bug.
 
     Args:
         arguments: the command and its options; defaults to those of the process.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     name = ""
     try:
-        given = import_modules(given)
+        words = import_modules(words)
         LINES.printed.clear()
         logging.getLogger("captioning").addHandler(LINES)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
-        name = given[0] if given else ""
+        name = words[0] if words else ""
         parser = app(imports_all=name not in COMMANDS)
-        command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
+        command, bound, _ = parser.parse_args(words, print_error=False, exit_on_error=False)
         if name not in ENDLESS:
             keep_freed_memory()
         result = command(*bound.args, **bound.kwargs)
@@ -138,29 +138,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(": ".join(str(part) for part in parts if part))
 
 
-def function_of(name: str) -> Callable[..., Any]:
-    """The function of a command, whose keywords are the options of the command line."""
-    module, _, attribute = COMMANDS[name].partition(":")
-
-    @wraps(getattr(import_module(module), attribute))
-    def call(*arguments: Any, **options: Any) -> Any:
-        given = [name, *map(str, arguments)]
-        for key, value in options.items():
-            option = f"--{key.replace('_', '-')}"
-            for each in value if isinstance(value, list | tuple) else [value]:
-                if each is not None and each is not False:
-                    given.append(option if each is True else f"{option}={each}")
-        command, bound, _ = app().parse_args(given, print_error=False, exit_on_error=False)
-        return command(*bound.args, **bound.kwargs)
-
-    return call
-
-
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, if its allocator is glibc's.
+    """Keep freed memory in this process, if its allocator is glibc's.
 
     By default glibc returns blocks of some megabytes to the system, which clears every page again:
-    up to 5 % of a training step on a CPU. Servers should return it.
+    up to 5 % of a training step on a CPU. Not for servers, which should return memory.
     """
     import ctypes
 
@@ -171,7 +153,7 @@ def keep_freed_memory() -> None:
 
 
 def discard_output() -> None:
-    """Print to nowhere from now on: whoever reads our output, such as head, has enough."""
+    """Print to nowhere from now on, since the reader of our output, such as head, has ended."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -181,7 +163,7 @@ def _failed(line: str, code: int = 1) -> int:
 
 
 def _failure_of_the_system(error: Exception) -> str | None:
-    """What to do about full memory, dead processes and a mixed installation; None for others."""
+    """Say what to do about full memory, dead processes or a mixed installation; None for others."""
     text = str(error)
     if "operator torchvision::" in text or "PyTorch and torchvision were compiled" in text:
         from importlib.metadata import version
@@ -204,7 +186,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
 
 
 class _Lines(logging.Handler):
-    """Prints what the package logs, such as classes without a kernel, once in a run."""
+    """Prints what the package logs, such as classes without a kernel, once per run."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,6 @@
 """What every command has: help, options as published, exit codes and errors of one line."""
 
+import inspect
 import logging
 import os
 import re
@@ -295,6 +296,23 @@ def test_python_calls_the_commands(shapes_data: Path, checkpoint: Path, tmp_path
     assert 0 <= scores["BLEU-4"] <= 1
     references = shapes_data / "annotations" / "captions_val.json"
     assert captioning.score(tmp_path, references)["BLEU-4"] == scores["BLEU-4"]
+
+
+def test_functions_have_the_options_of_the_command_line_as_keywords(shapes_data: Path) -> None:
+    keywords = inspect.signature(captioning.ground).parameters
+    assert {"data", "split", "model", "beam", "map", "words"} <= set(keywords)
+    assert {"maps", "model_options", "search"}.isdisjoint(keywords)
+    assert keywords["data"].default is inspect.Parameter.empty
+    with pytest.raises(TypeError, match="no_such_option"):
+        captioning.evaluate(data=shapes_data, no_such_option=1)
+
+
+def test_functions_take_lists_and_paths(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path
+) -> None:
+    options = {"model": checkpoint, "limit": 2, "out": tmp_path, "map": ["attention", "gradient"]}
+    scores = captioning.ground(data=[str(shapes_data)], references=True, **options)
+    assert list(scores) == ["attention", "gradient"]
 
 
 def test_a_module_of_the_user_is_imported_first(
