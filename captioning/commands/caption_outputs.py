@@ -1,4 +1,4 @@
-"""What `captioning caption` writes: a small writer for each kind of output."""
+"""The outputs of `captioning caption`: a small writer for each kind."""
 
 import csv
 import io
@@ -16,28 +16,47 @@ from PIL.Image import Image
 
 from captioning.captioner.caption import Caption, rounded
 from captioning.commands import discard_output
+from captioning.commands.caption_options import (
+    STDOUT,
+    LineOptions,
+    PictureOptions,
+    TextOptions,
+)
 from captioning.commands.gallery import INDEX, Gallery
-from captioning.data.images import read_image
+from captioning.data.images import output_names, read_image
 from captioning.errors import InputError, printable
 from captioning.files import written_whole
 from captioning.inference.bulk import json_line
 from captioning.progress_bar import say
 
-NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
+NOT_SURE = "not sure"
+"""Printed in place of captions below ``--min-confidence``."""
+
 COLUMNS = ("file_name", "caption", "confidence")
+"""The columns of a CSV file."""
 
 
 class CaptionText(NamedTuple):
-    """A caption, and its text as it is written."""
+    """A caption, and the text to write of it.
+
+    `is_sure` says whether its confidence reaches ``--min-confidence``.
+    """
 
     caption: Caption
     text: str
-    is_sure: bool  # as sure as --min-confidence asks
+    is_sure: bool
 
     @property
     def sure_text(self) -> str:
-        """The text, or nothing if the model is not sure."""
+        """The text, or an empty one if the model is not sure."""
         return self.text if self.is_sure else ""
+
+
+def caption_text(caption: Caption, text_options: TextOptions, min_confidence: float) -> CaptionText:
+    """Make text of a caption; one that was cut off has no confidence, so it is never sure."""
+    text = caption.sentence if text_options.sentence else caption.text
+    is_sure = not min_confidence or (caption.confidence or 0.0) >= min_confidence
+    return CaptionText(caption, f"{text_options.prefix}{text}{text_options.suffix}", is_sure)
 
 
 @dataclass(frozen=True)
@@ -46,8 +65,8 @@ class CaptionedPhoto:
 
     Attributes:
         photo: its path.
-        captions: all that were asked for, the best first.
-        texts: those that are written as text.
+        captions: the captions of a page, the best first.
+        texts: the captions that are written as text.
         max_pixels: the most pixels of the photo.
     """
 
@@ -58,7 +77,7 @@ class CaptionedPhoto:
 
     @cached_property
     def image(self) -> Image:
-        """The photo, upright, with all its pixels."""
+        """The photo, upright, at full size."""
         return read_image(self.photo, self.max_pixels)
 
 
@@ -66,66 +85,68 @@ class Output(ABC):
     """One kind of output of a command.
 
     Attributes:
-        paths: the files that it is going to write, of all photos or by photo.
+        paths: the files to write, which must not exist.
     """
 
     paths: Sequence[Path] = ()
 
     @abstractmethod
-    def add(self, captioned: CaptionedPhoto) -> None:
-        """Write a photo's captions."""
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        """Write the captions of a photo."""
 
-    def finish(self) -> None:  # noqa: B027 - most write photo by photo
-        """Write what all photos have together."""
+    def finish(self) -> None:  # noqa: B027 - most outputs write photo by photo
+        """Write the files of all photos together."""
 
 
 class TextFiles(Output):
-    """A text file per photo; one that existed goes if the model is not sure any more."""
+    """A text file per photo, which is removed if it existed and the model is not sure any more."""
 
-    def __init__(self, names: Mapping[Path, Path], existing: Collection[Path]) -> None:
-        self.names = names
-        self.existing = existing  # the photos whose text file existed
+    def __init__(self, files: Mapping[Path, Path], existing: Collection[Path]) -> None:
+        self.files = files  # by photo
+        self.existing = existing
 
-    def add(self, captioned: CaptionedPhoto) -> None:
-        file = self.names[captioned.photo]
-        lines = [text.sure_text for text in captioned.texts if text.sure_text]
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        file = self.files[captioned_photo.photo]
+        lines = [text.sure_text for text in captioned_photo.texts if text.sure_text]
         if lines:
             with written_whole(file) as temporary:
                 content = "".join(f"{line}\n" for line in lines)
                 temporary.write_text(content, "utf-8", "backslashreplace")
-        elif captioned.photo in self.existing:
+        elif file in self.existing:
             file.unlink(missing_ok=True)
 
 
 class Pictures(Output):
-    """A picture or an animation per photo, in the format of the names' suffix."""
+    """A picture or an animation per photo, in the format of the file's suffix."""
 
-    def __init__(self, names: Mapping[Path, Path]) -> None:
-        self.names = names
-        self.paths = [*names.values()]
+    def __init__(self, files: Mapping[Path, Path]) -> None:
+        self.files = files  # by photo
+        self.paths = [*files.values()]
 
-    def add(self, captioned: CaptionedPhoto) -> None:
-        captioned.captions[0].save(self.names[captioned.photo], captioned.image)
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        file = self.files[captioned_photo.photo]
+        captioned_photo.captions[0].save(file, captioned_photo.image)
 
 
 class Pages(Output):
     """A page per photo in a folder, and a gallery of several."""
 
-    def __init__(self, names: Mapping[Path, Path], folder: Path) -> None:
-        self.names = names
+    def __init__(self, files: Mapping[Path, Path], folder: Path) -> None:
+        self.files = files  # by photo
         self.gallery = Gallery(folder)
-        self.paths = [*names.values(), *([folder / INDEX] if len(names) > 1 else [])]
+        self.paths = [*files.values(), *([folder / INDEX] if len(files) > 1 else [])]
 
-    def add(self, captioned: CaptionedPhoto) -> None:
-        page = self.names[captioned.photo]
-        self.gallery.add(captioned.photo, captioned.image, captioned.captions, page)
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        photo = captioned_photo.photo
+        page = self.files[photo]
+        self.gallery.add(photo, captioned_photo.image, captioned_photo.captions, page)
 
     def finish(self) -> None:
         self.gallery.finish()
 
 
 class Table(Output):
-    """A CSV file of all captions, which names photos from its own folder, where readers look."""
+    """A CSV file of all captions, which names photos relative to its own folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -133,13 +154,13 @@ class Table(Output):
         self.folder = os.path.realpath(path.parent)
         self.rows: list[Sequence[object]] = [COLUMNS]
 
-    def add(self, captioned: CaptionedPhoto) -> None:
-        photo = captioned.photo
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        photo = captioned_photo.photo
         name = str(photo)
         if not photo.is_absolute():
             with suppress(ValueError):  # on another drive of Windows
                 name = os.path.relpath(photo, self.folder)
-        self.rows += [table_row(name, text) for text in captioned.texts]
+        self.rows += [table_row(name, text) for text in captioned_photo.texts]
 
     def finish(self) -> None:
         with (
@@ -153,25 +174,82 @@ class Lines(Output):
     """A line per caption on standard output.
 
     Args:
-        line: what is printed of a photo's caption.
-        is_alone: whether nothing else is written, so that the command ends where nobody reads.
+        line: returns the line of a photo's caption.
+        is_alone: whether there is no other output, so that the command ends where nobody reads.
     """
 
     def __init__(self, line: Callable[[Path, CaptionText], str], is_alone: bool) -> None:
         self.line = line
         self.is_alone = is_alone
 
-    def add(self, captioned: CaptionedPhoto) -> None:
-        for text in captioned.texts:
-            self.show(self.line(captioned.photo, text))
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        for text in captioned_photo.texts:
+            self.print(self.line(captioned_photo.photo, text))
 
-    def show(self, line: str) -> None:
+    def print(self, line: str) -> None:
         try:
             say(line, file=sys.stdout)
         except BrokenPipeError:
             if self.is_alone:
                 raise
             discard_output()  # files are written all the same
+
+
+def file_outputs(
+    photos: list[Path],
+    sources: Sequence[str],
+    text_options: TextOptions,
+    picture_options: PictureOptions,
+    overwrite: bool,
+) -> tuple[list[Path], list[Output]]:
+    """Return the photos to caption, and the outputs that are files.
+
+    Args:
+        photos: as `find_photos` gives them for `sources`.
+        sources: photos, folders and patterns, whose folders the outputs mirror.
+        text_options: where texts go, and whether photos that have a text are left out.
+        picture_options: where pictures, animations and pages go.
+        overwrite: replace files that exist.
+
+    Raises:
+        InputError: a file exists, and is neither to be kept nor replaced.
+    """
+    outputs: list[Output] = []
+    if text_options.csv not in (None, STDOUT):
+        outputs.append(Table(text_options.csv))
+    remaining = photos
+    if text_options.txt or text_options.txt_dir:
+        files = output_names(photos, sources, text_options.txt_dir, ".txt")
+        existing = [file for file in files.values() if os.path.lexists(file)]
+        if text_options.skip_existing and not overwrite:
+            remaining = [photo for photo in photos if files[photo] not in set(existing)]
+        elif existing and not overwrite:
+            raise InputError(
+                f"{existing[0]}: exists; give --skip-existing to keep it, or --overwrite"
+            )
+        outputs.append(TextFiles(files, set(existing)))
+    for suffix, folder in picture_options.folders.items():
+        is_page = suffix == ".html"
+        # Also of photos that are left out, so that the names of the others stay as they are.
+        files = output_names(photos, sources, folder, suffix, [INDEX] if is_page else [])
+        files = {photo: files[photo] for photo in remaining}
+        outputs.append(Pages(files, folder) if is_page else Pictures(files))
+    if not overwrite:
+        check_new(outputs)
+    return remaining, outputs
+
+
+def line_output(line_options: LineOptions, text_options: TextOptions, is_alone: bool) -> Lines:
+    """Return the output that prints lines, after the header of a table."""
+    if line_options.json:
+        return Lines(line_of_json, is_alone)
+    if text_options.csv == STDOUT:
+        lines = Lines(line_of_table, is_alone)
+        lines.print(csv_line(COLUMNS))
+        return lines
+    if line_options.text is not None:
+        return Lines(line_of_words, is_alone)
+    return Lines(line_with_confidence if line_options.confidence else plain_line, is_alone)
 
 
 def check_new(outputs: Sequence[Output]) -> None:
@@ -183,42 +261,42 @@ def check_new(outputs: Sequence[Output]) -> None:
 
 
 def plain_line(photo: Path, text: CaptionText) -> str:
-    """A photo and its caption."""
+    """Format a photo and its caption."""
     return printable(photo, text.sure_text or NOT_SURE)
 
 
 def line_with_confidence(photo: Path, text: CaptionText) -> str:
-    """How sure the model is, a photo and its caption."""
+    """Format a confidence, a photo and its caption."""
     confidence = text.caption.confidence
     number = "none" if confidence is None else f"{confidence:.2f}"
     return printable(number, photo, text.sure_text or NOT_SURE)
 
 
 def line_of_words(photo: Path, text: CaptionText) -> str:
-    """A photo, and the probability of each word."""
+    """Format a photo, and the probability of each word."""
     pairs = zip(text.caption.words, text.caption.probabilities, strict=True)
     return printable(photo, " ".join(f"{word} {probability:.2f}" for word, probability in pairs))
 
 
 def line_of_json(photo: Path, text: CaptionText) -> str:
-    """A caption as a line of JSON."""
+    """Format a caption as a line of JSON."""
     return json_line(photo, text.caption, text.text)
 
 
 def line_of_table(photo: Path, text: CaptionText) -> str:
-    """A caption as a row of a table."""
+    """Format a caption as a row of a table."""
     return csv_line(table_row(str(photo), text))
 
 
 def table_row(name: str, text: CaptionText) -> tuple[str, str, float | None]:
-    """The cells of a caption, of `COLUMNS`."""
+    """Return the cells of a caption under `COLUMNS`."""
     confidence = text.caption.confidence
     share = None if confidence is None else rounded(confidence)
     return spreadsheet_text(name), spreadsheet_text(text.sure_text), share
 
 
 def spreadsheet_text(text: str) -> str:
-    """A cell that spreadsheets show as text: a space comes before what would begin a formula.
+    """Put a space before a cell that spreadsheets would take for a formula.
 
     Readers of CSV files, such as ours, skip it (``skipinitialspace``).
     """
@@ -226,7 +304,7 @@ def spreadsheet_text(text: str) -> str:
 
 
 def csv_line(row: Sequence[object]) -> str:
-    """A row of a table as a line to print."""
+    """Format a row of a table as a line to print."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(row)
     return printable(line.getvalue())

@@ -31,7 +31,7 @@ def evaluate(
     *,
     data: DataOptions,
     model_options: ModelOptions = ModelOptions(),
-    search: SearchOptions = SearchOptions(),
+    search_options: SearchOptions = SearchOptions(),
     metrics: MetricOptions = MetricOptions(),
     out: Path | None = None,
     features: Features = None,
@@ -55,7 +55,7 @@ def evaluate(
     photos = {record.image_id: record.image for record in records}
     by_photos = metrics.photo_scorers(photos, data.max_megapixels, model_options.device)
     captioner = model_options.load(data.max_megapixels)
-    captioning_search = search.of(captioner)
+    captioning_search = search_options.search(captioner)
     is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
     folder = made_folder(out or folder_beside(model_options.model) / f"evaluation-{data.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
@@ -90,7 +90,9 @@ def evaluate(
         save_calibration(calibration_report, folder / "calibration.png")
         say(calibration_report.line(), file=sys.stdout)
     if features is None:  # with them, the photos may be missing
-        grounded = _grounded(captioner, data, captions, model_options.batch_size, search.seed)
+        grounded = _grounded(
+            captioner, data, captions, model_options.batch_size, search_options.seed
+        )
         if grounded is not None:
             write_json(folder / "grounding.json", grounded.as_json())
             say(grounded.line(), file=sys.stdout)
@@ -130,7 +132,7 @@ def calibrate(
     *,
     data: DataOptions,
     model_options: ModelOptions = ModelOptions(),
-    search: SearchOptions = SearchOptions(),
+    search_options: SearchOptions = SearchOptions(),
     features: Features = None,
 ) -> Path:
     """Write a model with calibrated probabilities, and a confidence of each caption.
@@ -150,7 +152,7 @@ def calibrate(
     records = reader.read(data.split)[: data.limit]
     captioner = model_options.load(data.max_megapixels)
     is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    captioning_search = search.of(captioner)
+    captioning_search = search_options.search(captioner)
     names = [f"{name}/" for name in getattr(reader, "readers", ())]
     sets = [
         number
@@ -182,7 +184,7 @@ def ground_model(
     *,
     data: DataOptions,
     model_options: ModelOptions = ModelOptions(),
-    search: SearchOptions = SearchOptions(),
+    search_options: SearchOptions = SearchOptions(),
     maps: Maps = (),
     words: Path | None = None,
     references: bool = False,
@@ -228,7 +230,7 @@ def ground_model(
     captions = None
     if not references:
         captions = split_captions(
-            captioner, records, search.of(captioner), model_options.batch_size
+            captioner, records, search_options.search(captioner), model_options.batch_size
         )
     compares = len(tested) > 1
     reports = grounding.ground(
@@ -237,7 +239,7 @@ def ground_model(
         captions,
         lexicon,
         batch_size=model_options.batch_size,
-        seed=search.seed,
+        seed=search_options.seed,
         maps=tested,
         curves=compares,
     )

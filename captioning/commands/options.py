@@ -151,15 +151,24 @@ class SearchOptions:
     seed: int = 0
     """Of sampling."""
 
-    def of(self, captioner: "Captioner") -> "Search":
-        """The captioner's search with these options applied."""
+    def search(self, captioner: "Captioner") -> "Search":
+        """Return the captioner's search with these options applied, and seed sampling.
+
+        Raises:
+            InputError: the options are of several searches, or the model lacks what they need.
+        """
         import torch
 
         from captioning.search import BeamSearch, Greedy, Sampling
 
-        asked = (BeamSearch, self.beam is not None), (Greedy, self.greedy), (Sampling, self.sample)
-        kinds: list[type[Search]] = [kind for kind, given in asked if given]
-        if len(kinds) > 1:
+        searches: list[type[Search]] = []
+        if self.beam is not None:
+            searches.append(BeamSearch)
+        if self.greedy:
+            searches.append(Greedy)
+        if self.sample:
+            searches.append(Sampling)
+        if len(searches) > 1:
             raise InputError("--beam, --greedy and --sample are three searches; give one of them")
         if self.repeats is False and captioner.vocabulary.repeatable is None:
             raise InputError(
@@ -167,12 +176,23 @@ class SearchOptions:
                 "again"
             )
         torch.manual_seed(self.seed)
-        [kind] = kinds or [type(captioner.search)]
-        changes = vars(self) | {"width": self.beam, "seed": self.seed if kind is Sampling else None}
-        for name in ("beam", "greedy", "sample"):
-            del changes[name]
-        changes = {name: value for name, value in changes.items() if value is not None}
-        return captioner.search.replace(kind, **changes) if kinds or changes else captioner.search
+        [search_class] = searches or [type(captioner.search)]
+        settings = {
+            "width": self.beam,
+            "temperature": self.temperature,
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "length_penalty": self.length_penalty,
+            "max_length": self.max_length,
+            "min_length": self.min_length,
+            "no_repeat_ngram": self.no_repeat_ngram,
+            "repeats": self.repeats,
+            "seed": self.seed if search_class is Sampling else None,
+        }
+        changes = {name: value for name, value in settings.items() if value is not None}
+        if not searches and not changes:
+            return captioner.search
+        return captioner.search.replace(search_class, **changes)
 
 
 @Parameter(name="*", group=Group("Metrics", help="In addition to BLEU, ROUGE-L and CIDEr."))
@@ -199,11 +219,11 @@ class MetricOptions:
         from captioning.metrics.cider import DocumentFrequencies, cider_scores
         from captioning.metrics.registry import scorers
 
-        found = scorers([*self.metric, *["METEOR"] * self.meteor])
+        scorers_by_name = scorers([*self.metric, *["METEOR"] * self.meteor])
         if self.frequencies is not None:
             frequencies = DocumentFrequencies.load(self.frequencies)
-            found["CIDEr"] = partial(cider_scores, frequencies=frequencies)
-        return tuple(found.values())
+            scorers_by_name["CIDEr"] = partial(cider_scores, frequencies=frequencies)
+        return tuple(scorers_by_name.values())
 
     def photo_scorers(
         self, photos: Mapping[Any, Path] | None, max_megapixels: float, device: str | None = None

@@ -10,7 +10,7 @@ from captioning.commands.options import Maps, ModelOptions, SearchOptions
 def serve_captions(
     *,
     model_options: ModelOptions = ModelOptions(),
-    search: SearchOptions = SearchOptions(),
+    search_options: SearchOptions = SearchOptions(),
     maps: Maps = (),
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -54,7 +54,7 @@ def serve_captions(
         photos=max_photos,
     )
     name = "/".join(Path(model_options.model).parts[-2:])  # not the whole path
-    captioner.search = search.of(captioner)
+    captioner.search = search_options.search(captioner)
     app = serving.application(captioner, name, model_options.batch_size, limits, maps)
     serving.serve(serving.Protection(app, limits, hosts), address, limits)
 

@@ -193,7 +193,7 @@ def _without_line(photos: Iterable[Path], lines: Counter[int]) -> Iterator[Path]
             yield photo
 
 
-def settings(
+def manifest_settings(
     checkpoint: Path,
     bf16: bool,
     search: Search,
