@@ -1,7 +1,7 @@
 """`captioning evaluate`, `calibrate` and `ground`: a model against a data set."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,10 @@ from captioning.shelf import folder_beside
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
-    from captioning.evaluation.grounding import GroundingReport
+    from captioning.captioner.calibration import Calibration
+    from captioning.data.records import Record
+    from captioning.evaluation.assessment import Assessed
+    from captioning.evaluation.grounding import Lexicon
 
 Features = Annotated[
     Path | None, Parameter(help="Use the cached annotations of `captioning features` there.")
@@ -29,10 +32,10 @@ Features = Annotated[
 
 def evaluate(
     *,
-    data: DataOptions,
+    data_options: DataOptions,
     model_options: ModelOptions = ModelOptions(),
     search_options: SearchOptions = SearchOptions(),
-    metrics: MetricOptions = MetricOptions(),
+    metric_options: MetricOptions = MetricOptions(),
     out: Path | None = None,
     features: Features = None,
 ) -> dict[str, float]:
@@ -42,34 +45,32 @@ def evaluate(
         out: The folder of the results; by default beside the model.
     """
     from captioning.evaluation.assessment import assess
-    from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.captions import split_captions, training_captions
-    from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import Report, scenes_right
-    from captioning.files import made_folder, write_json
+    from captioning.files import made_folder
     from captioning.metrics.scores import Scores
 
-    scorers = metrics.scorers()
-    reader = data.reader()
-    records = reader.read(data.split)[: data.limit]
-    photos = {record.image_id: record.image for record in records}
-    by_photos = metrics.photo_scorers(photos, data.max_megapixels, model_options.device)
-    captioner = model_options.load(data.max_megapixels)
-    captioning_search = search_options.search(captioner)
-    is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    folder = made_folder(out or folder_beside(model_options.model) / f"evaluation-{data.split}")
+    data, split, batch_size = data_options.data, data_options.split, model_options.batch_size
+    scorers = metric_options.scorers()
+    reader = data_options.reader()
+    records = reader.read(split)[: data_options.limit]
+    photo_scorers = metric_options.photo_scorers(
+        {record.image_id: record.image for record in records},
+        data_options.max_megapixels,
+        model_options.device,
+    )
+    captioner = model_options.load(data_options.max_megapixels)
+    search = search_options.search(captioner)
+    is_right = scenes_right(data[0], split) if len(data) == 1 else None
+    folder = made_folder(out or folder_beside(model_options.model) / f"evaluation-{split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = is_right is not None or any(len(record.captions) > 1 for record in records)
     calibration = captioner.calibration if is_decided else None
     if calibration is not None:
-        assessed = assess(
-            captioner, records, captioning_search, is_right, model_options.batch_size, features
-        )
+        assessed = assess(captioner, records, search, is_right, batch_size, features)
         captions = assessed.captions
     else:
-        captions = split_captions(
-            captioner, records, captioning_search, model_options.batch_size, features
-        )
+        captions = split_captions(captioner, records, search, batch_size, features)
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
@@ -77,60 +78,67 @@ def evaluate(
         training_captions(reader),
         captioner.vocabulary.words,
         () if is_right is None else (Scores.of("right", is_right(captions).astype(float)),),
-        by_photos,
+        photo_scorers,
         captioner.vocabulary.tokenizer,
         captioner.vocabulary.repeatable,
     )
-    report.write(folder, {"name": data.name, "split": data.split})
-    metrics.note_on_cider(len(captions))
+    report.write(folder, {"name": data_options.name, "split": split})
+    metric_options.note_on_cider(len(captions))
     say(*report.table().split("\n"), file=sys.stdout)
     if calibration is not None:
-        calibration_report = CalibrationReport.of((assessed, calibration))
-        write_json(folder / "calibration.json", calibration_report.as_json())
-        save_calibration(calibration_report, folder / "calibration.png")
-        say(calibration_report.line(), file=sys.stdout)
+        _write_reliability(assessed, calibration, folder)
     if features is None:  # with them, the photos may be missing
-        grounded = _grounded(
-            captioner, data, captions, model_options.batch_size, search_options.seed
-        )
-        if grounded is not None:
-            write_json(folder / "grounding.json", grounded.as_json())
-            say(grounded.line(), file=sys.stdout)
+        _write_grounding(captioner, data_options, captions, batch_size, search_options.seed, folder)
     print(printable(folder))
     return report.summary
 
 
-def _grounded(
+def _write_reliability(assessed: "Assessed", calibration: "Calibration", folder: Path) -> None:
+    """Write and print how reliable the model's probabilities and confidences are."""
+    from captioning.evaluation.calibration_report import CalibrationReport
+    from captioning.evaluation.pictures import save_calibration
+    from captioning.files import write_json
+
+    report = CalibrationReport.of((assessed, calibration))
+    write_json(folder / "calibration.json", report.as_json())
+    save_calibration(report, folder / "calibration.png")
+    say(report.line(), file=sys.stdout)
+
+
+def _write_grounding(
     captioner: "Captioner",
-    data: DataOptions,
+    data_options: DataOptions,
     captions: Mapping[int | str, str],
     batch_size: int,
     seed: int,
-) -> "GroundingReport | None":
-    """Where the model looked for the words of its captions; None if the data set has no boxes."""
-    from captioning.evaluation import grounding
+    folder: Path,
+) -> None:
+    """Write and print whether the model looked at what its words name, if the data set has boxes.
 
-    records = data.reader(objects=True).read(data.split)
+    Boxes of phrases are left out, since they are of the references' words.
+    """
+    from captioning.evaluation import grounding
+    from captioning.files import write_json
+
+    records = data_options.reader(objects=True).read(data_options.split)
     names = grounding.categories(records)
-    if not names or any(record.phrases for record in records):  # those are of references
-        return None
+    if not names or any(record.phrases for record in records):
+        return
     lexicon = grounding.Lexicon.of(names)
-    [report] = grounding.ground(
-        captioner,
-        records[: data.limit],
-        captions,
-        lexicon,
-        batch_size=batch_size,
-        seed=seed,
-    ).values()
-    return report
+    records = records[: data_options.limit]
+    reports = grounding.ground(
+        captioner, records, captions, lexicon, batch_size=batch_size, seed=seed
+    )
+    [report] = reports.values()
+    write_json(folder / "grounding.json", report.as_json())
+    say(report.line(), file=sys.stdout)
 
 
 def calibrate(
     file: Annotated[Path, Parameter(name="FILE", help="Where to write the model (safetensors).")],
     /,
     *,
-    data: DataOptions,
+    data_options: DataOptions,
     model_options: ModelOptions = ModelOptions(),
     search_options: SearchOptions = SearchOptions(),
     features: Features = None,
@@ -148,33 +156,33 @@ def calibrate(
     from captioning.evaluation.report import scenes_right
     from captioning.files import made_folder
 
-    reader = data.reader()
-    records = reader.read(data.split)[: data.limit]
-    captioner = model_options.load(data.max_megapixels)
-    is_right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    captioning_search = search_options.search(captioner)
-    names = [f"{name}/" for name in getattr(reader, "readers", ())]
-    sets = [
-        number
-        for record in records
-        for number, name in enumerate(names)
-        if str(record.image_id).startswith(name)
-    ]
+    data, split = data_options.data, data_options.split
+    reader = data_options.reader()
+    records = reader.read(split)[: data_options.limit]
+    captioner = model_options.load(data_options.max_megapixels)
+    is_right = scenes_right(data[0], split) if len(data) == 1 else None
+    search = search_options.search(captioner)
+    prefixes = [f"{name}/" for name in getattr(reader, "readers", ())]  # of the ids of each set
+    sets: list[int] = []
+    for record in records:
+        for number, prefix in enumerate(prefixes):
+            if str(record.image_id).startswith(prefix):
+                sets.append(number)
     assessed = assess(
-        captioner, records, captioning_search, is_right, model_options.batch_size, features, sets
+        captioner, records, search, is_right, model_options.batch_size, features, sets
     )
     patterns = pattern_vectors(captioner)
     calibration = calibrated(assessed, captioner.calibration, patterns)
-    report, *reports_of_sets = CalibrationReport.across_halves(
+    report, *set_reports = CalibrationReport.across_halves(
         assessed, captioner.calibration, patterns
     )
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
-    export(model_options.path, file, calibration=calibration, search=captioning_search)
+    export(model_options.path, file, calibration=calibration, search=search)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(f"{report.line()}; temperature {calibration.temperature:.4f}")
-    for name, report_of_set in zip(names, reports_of_sets, strict=False):
-        print(f"{printable(name)} {report_of_set.line()}")
+    for prefix, set_report in zip(prefixes, set_reports, strict=False):
+        print(f"{printable(prefix)} {set_report.line()}")
     print(printable(file))
     print(printable(picture))
     return file
@@ -182,7 +190,7 @@ def calibrate(
 
 def ground_model(
     *,
-    data: DataOptions,
+    data_options: DataOptions,
     model_options: ModelOptions = ModelOptions(),
     search_options: SearchOptions = SearchOptions(),
     maps: Maps = (),
@@ -209,49 +217,63 @@ def ground_model(
     from captioning.files import made_folder, write_json
     from captioning.maps import available_maps, known_maps
 
-    records = data.reader(objects=True).read(data.split)
-    names = grounding.categories(records)
-    if not names:
-        raise InputError(
-            f"{data.name}: split {data.split!r} has no boxes; "
-            "give a data set with instances_*.json in COCO's format"
-        )
-    if any(record.phrases for record in records) and not references:
-        raise InputError(
-            f"{data.name}: only the words of its references have boxes; give --references"
-        )
-    # Categories are those of the whole split, so that a limit does not change them.
-    lexicon = grounding.Lexicon.load(words) if words else grounding.Lexicon.of(names)
-    records = records[: data.limit]
-    captioner = model_options.load(data.max_megapixels)
-    asked = available_maps(captioner.model) if "all" in maps else maps
-    tested = known_maps(asked, captioner.model) or (captioner.default_map,)
-    folder = made_folder(out or folder_beside(model_options.model) / f"grounding-{data.split}")
+    split, batch_size = data_options.split, model_options.batch_size
+    records = data_options.reader(objects=True).read(split)
+    # Of the whole split, so that a limit does not change the categories.
+    lexicon = _lexicon(records, data_options, words, references)
+    records = records[: data_options.limit]
+    captioner = model_options.load(data_options.max_megapixels)
+    names = available_maps(captioner.model) if "all" in maps else maps
+    names = known_maps(names, captioner.model) or (captioner.default_map,)
+    has_several = len(names) > 1
+    folder = made_folder(out or folder_beside(model_options.model) / f"grounding-{split}")
     captions = None
     if not references:
-        captions = split_captions(
-            captioner, records, search_options.search(captioner), model_options.batch_size
-        )
-    compares = len(tested) > 1
+        search = search_options.search(captioner)
+        captions = split_captions(captioner, records, search, batch_size)
+    seed = search_options.seed
     reports = grounding.ground(
         captioner,
         records,
         captions,
         lexicon,
-        batch_size=model_options.batch_size,
-        seed=search_options.seed,
-        maps=tested,
-        curves=compares,
+        batch_size=batch_size,
+        seed=seed,
+        maps=names,
+        curves=has_several,
     )
     report = next(iter(reports.values()))
     write_json(folder / "grounding.json", report.as_json())
-    if compares:
+    if has_several:
         write_json(folder / "maps.json", grounding.maps_json(reports, captioner.default_map))
-    pictures = save_grounding(report, folder, int(data.max_megapixels * 1e6))
+    pictures = save_grounding(report, folder, int(data_options.max_megapixels * 1e6))
     if wandb:
         from captioning.training.loggers import log_grounding
 
-        log_grounding(report, pictures, folder, {"data": data.name, "split": data.split})
+        log_grounding(report, pictures, folder, {"data": data_options.name, "split": split})
     say(*grounding.grounding_table(reports).split("\n"), file=sys.stdout)
     print(printable(folder))
     return {name: report.summary for name, report in reports.items()}
+
+
+def _lexicon(
+    records: "Sequence[Record]", data_options: DataOptions, words: Path | None, references: bool
+) -> "Lexicon":
+    """Return the words that name the categories of objects in a split.
+
+    Raises:
+        InputError: the split has no boxes, or boxes of the references' words only.
+    """
+    from captioning.evaluation.grounding import Lexicon, categories
+
+    names = categories(records)
+    if not names:
+        raise InputError(
+            f"{data_options.name}: split {data_options.split!r} has no boxes; "
+            "give a data set with instances_*.json in COCO's format"
+        )
+    if any(record.phrases for record in records) and not references:
+        raise InputError(
+            f"{data_options.name}: only the words of its references have boxes; give --references"
+        )
+    return Lexicon.load(words) if words else Lexicon.of(names)

@@ -18,26 +18,26 @@ INDEX = "index.html"
 class Gallery:
     """Writes a page per photo to a folder and, of several photos, `INDEX`.
 
-    A page links to that of the photo before and that of the one after it, so it is written when the
-    next photo is added, the last one by `finish`.
+    A page links to the previous and the next one, so it is written when the next photo is added,
+    and the last one by `finish`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._cards: dict[str, viewer.PhotoCard] = {}  # by the paths of their pages
-        self._last: dict[str, Any] = {}  # what the page shows that is not yet written
+        self._cards: dict[str, viewer.PhotoCard] = {}  # by page
+        self._view: dict[str, Any] = {}  # of the last page, which is not yet written
 
     def add(self, photo: Path, image: Image, captions: Sequence[Caption], page: Path) -> None:
-        """Add a photo, unless it is there already.
+        """Add a photo, unless it has a page already.
 
         Args:
             photo: its path.
             image: the photo, upright.
             captions: the best first.
-            page: its page, in the folder or in a folder below it.
+            page: the file of its page, in or below the folder.
 
         Raises:
-            InputError: the page before it cannot be written.
+            InputError: the previous page cannot be written.
         """
         name = page.relative_to(self.folder).as_posix()
         if name in self._cards:
@@ -53,7 +53,7 @@ class Gallery:
             best.confidence,
             name,
         )
-        self._last = viewer.data(image, [caption.view() for caption in captions], photo.name)
+        self._view = viewer.data(image, [caption.view() for caption in captions], photo.name)
 
     def finish(self) -> None:
         """Write the last page and the gallery.
@@ -71,8 +71,8 @@ class Gallery:
         *earlier, page = self._cards
         previous = earlier[-1] if earlier else ""
         links = {"All photos": INDEX, "Previous": previous, "Next": following}
-        here = PurePosixPath(page).parent
-        links = {text: link and posixpath.relpath(link, here) for text, link in links.items()}
+        folder = PurePosixPath(page).parent
+        links = {text: link and posixpath.relpath(link, folder) for text, link in links.items()}
         is_alone = not (previous or following)
-        content = viewer.page_html(self._last, {} if is_alone else links)
+        content = viewer.page_html(self._view, {} if is_alone else links)
         save_html(content, self.folder / page)

@@ -1,4 +1,4 @@
-"""Options that several commands share, written once: of data, models, searches and metrics."""
+"""Options of several commands: data, model, search and metrics."""
 
 import sys
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class DataOptions:
     max_megapixels: MaxMegapixels = 100.0
 
     def reader(self, objects: bool = False) -> "Reader":
-        """What reads the data sets, with boxes and masks or without."""
+        """Return the reader of the data sets, with boxes and masks or without."""
         from captioning.data.readers import Joined, reader_for
 
         columns = self.caption_column, self.photo_column
@@ -80,7 +80,7 @@ class DataOptions:
 
     @property
     def name(self) -> str:
-        """The names of the folders, not their places on this machine."""
+        """The names of the folders, without the paths of this machine."""
         return " + ".join(folder.resolve().name for folder in self.data)
 
 
@@ -102,7 +102,7 @@ class ModelOptions:
     """off: use the plain model, which is slower on CPUs and gives the same results."""
 
     def load(self, max_megapixels: float = 100.0) -> "Captioner":
-        """The captioner, on its device."""
+        """Load the captioner, on its device."""
         from captioning.captioner import load
         from captioning.device import usable_device
 
@@ -213,7 +213,7 @@ class MetricOptions:
     """CLIP's weights, a folder in open_clip's layout; by default OpenAI's ViT-B/32, downloaded."""
 
     def scorers(self) -> "tuple[Scorer, ...]":
-        """The scorers that need no photos."""
+        """Return the scorers that need no photos."""
         from functools import partial
 
         from captioning.metrics.cider import DocumentFrequencies, cider_scores
@@ -228,7 +228,7 @@ class MetricOptions:
     def photo_scorers(
         self, photos: Mapping[Any, Path] | None, max_megapixels: float, device: str | None = None
     ) -> "tuple[PhotoScorer, ...]":
-        """The scorers that need photos, given by image id; CLIP computes on `device`."""
+        """Return the scorers that need photos (by image id); CLIP computes on `device`."""
         if not self.clip:
             return ()
         if photos is None:
@@ -242,7 +242,7 @@ class MetricOptions:
         return (ClipScore(photos, self.clip_weights, usable_device(device), pixels),)
 
     def note_on_cider(self, images: int) -> None:
-        """Say that CIDEr of one image means nothing, if the scores are of one."""
+        """Warn that CIDEr of a single image is 0."""
         if images == 1 and self.frequencies is None:
             note = "CIDEr of one image is always 0; score more images, or give --frequencies"
             print(f"captioning: {note}", file=sys.stderr)

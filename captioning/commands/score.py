@@ -1,7 +1,7 @@
 """`captioning score` and `captioning compare`: captions from files, of any model."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,6 @@ from captioning.errors import InputError
 from captioning.progress_bar import say
 
 if TYPE_CHECKING:
-    from captioning.data.references import References
     from captioning.evaluation.report import Report
 
 
@@ -47,8 +46,8 @@ def score(
     json: Annotated[str | None, MAY_BEGIN_WITH_DASH] = None,
     training: Path | None = None,
     save_frequencies: Path | None = None,
-    reading: ReferenceOptions = ReferenceOptions(),
-    metrics: MetricOptions = MetricOptions(),
+    reference_options: ReferenceOptions = ReferenceOptions(),
+    metric_options: MetricOptions = MetricOptions(),
 ) -> dict[str, float]:
     """Score captions from files, of any model.
 
@@ -70,14 +69,16 @@ def score(
     from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
 
-    found, [report] = _reports([results], references, reading, metrics, caption_column, training)
+    reference_captions, [report] = _reports(
+        [results], references, reference_options, metric_options, caption_column, training
+    )
     if save_frequencies is not None:
-        words = tokenizer(reading.tokenizer)
-        written = [list(map(words, texts)) for texts in found.captions.values()]
-        DocumentFrequencies.of(written).save(save_frequencies)
-    if missing := len(found.captions) - len(report.captions):
+        tokenize = tokenizer(reference_options.tokenizer)
+        tokenized = [list(map(tokenize, captions)) for captions in reference_captions.values()]
+        DocumentFrequencies.of(tokenized).save(save_frequencies)
+    if missing := len(reference_captions) - len(report.captions):
         say(
-            f"captioning: {missing} of the {len(found.captions)} images in {references} have "
+            f"captioning: {missing} of the {len(reference_captions)} images in {references} have "
             f"no result; the scores are of the other {len(report.captions)}"
         )
     if json == "-":
@@ -98,8 +99,8 @@ def compare(
     caption_column: str | None = None,
     samples: PositiveInt = 1000,
     seed: int = 0,
-    reading: ReferenceOptions = ReferenceOptions(),
-    metrics: MetricOptions = MetricOptions(),
+    reference_options: ReferenceOptions = ReferenceOptions(),
+    metric_options: MetricOptions = MetricOptions(),
 ) -> dict[str, Any]:
     """Test whether one system's captions are better than another's.
 
@@ -117,12 +118,14 @@ def compare(
     from captioning.errors import printable
     from captioning.evaluation.comparison import compared, comparison_table
 
-    _, [one, other] = _reports([first, second], references, reading, metrics, caption_column)
-    note = (
-        f"A: {printable(first)}; B: {printable(second)}; {len(one.captions)} images; {samples} "
-        f"bootstrap samples, seed {seed}"
+    _, [report_of_a, report_of_b] = _reports(
+        [first, second], references, reference_options, metric_options, caption_column
     )
-    comparison = compared(one.scores, other.scores, samples, seed)
+    note = (
+        f"A: {printable(first)}; B: {printable(second)}; {len(report_of_a.captions)} images; "
+        f"{samples} bootstrap samples, seed {seed}"
+    )
+    comparison = compared(report_of_a.scores, report_of_b.scores, samples, seed)
     say(*comparison_table(comparison, note).split("\n"), file=sys.stdout)
     return comparison
 
@@ -130,12 +133,16 @@ def compare(
 def _reports(
     paths: Sequence[Path],
     references: Path,
-    reading: ReferenceOptions,
-    metrics: MetricOptions,
+    reference_options: ReferenceOptions,
+    metric_options: MetricOptions,
     caption_column: str | None,
     training: Path | None = None,
-) -> "tuple[References, list[Report]]":
-    """The references, and the scores of one or two systems' captions of the same images."""
+) -> "tuple[Mapping[Any, Sequence[str]], list[Report]]":
+    """Score the captions of one or two systems of the same images.
+
+    Returns:
+        the reference captions by image id, and a report for each system.
+    """
     from captioning.data.references import (
         named_photos,
         read_references,
@@ -145,35 +152,40 @@ def _reports(
     from captioning.data.tokenizers import tokenizer_hint
     from captioning.evaluation.report import Report
 
-    found = read_references(references, reading.split)
-    every = [text for texts in found.captions.values() for text in texts]
-    if hint := tokenizer_hint(every, reading.tokenizer):
+    read = read_references(references, reference_options.split)
+    reference_texts = [text for captions in read.captions.values() for text in captions]
+    if hint := tokenizer_hint(reference_texts, reference_options.tokenizer):
         print(f"captioning: {hint}", file=sys.stderr)
     systems = [
-        scored_captions(read_results(path, caption_column), found, path, references)
+        scored_captions(read_results(path, caption_column), read, path, references)
         for path in paths
     ]
     images = systems[0].keys()
-    if alone := sorted(images ^ systems[-1].keys(), key=str):
+    if differing := sorted(images ^ systems[-1].keys(), key=str):
+        image = differing[0]
         raise InputError(
-            f"{paths[-1 if alone[0] in images else 0]}: no caption of image {str(alone[0])[:80]}, "
+            f"{paths[-1 if image in images else 0]}: no caption of image {str(image)[:80]}, "
             "which the other system has; compare captions of the same images"
         )
-    known = None
+    training_texts = None
     if training is not None:
-        known = [text for texts in read_references(training).captions.values() for text in texts]
-    scorers = metrics.scorers()
-    photos = named_photos(found, reading.photos, images) if reading.photos else None
-    by_photos = metrics.photo_scorers(photos, reading.max_megapixels)
-    metrics.note_on_cider(len(images))
-    return found, [
+        training_captions = read_references(training).captions.values()
+        training_texts = [text for captions in training_captions for text in captions]
+    scorers = metric_options.scorers()
+    photos = None
+    if reference_options.photos is not None:
+        photos = named_photos(read, reference_options.photos, images)
+    photo_scorers = metric_options.photo_scorers(photos, reference_options.max_megapixels)
+    metric_options.note_on_cider(len(images))
+    reports = [
         Report.of(
             {image: captions[image] for image in images},
-            found.captions,
+            read.captions,
             scorers,
-            known,
-            photo_scorers=by_photos,
-            tokenizer=reading.tokenizer,
+            training_texts,
+            photo_scorers=photo_scorers,
+            tokenizer=reference_options.tokenizer,
         )
         for captions in systems
     ]
+    return read.captions, reports

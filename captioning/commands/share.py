@@ -47,9 +47,10 @@ def export_model(
     """
     from captioning.captioner import export, load
 
-    if len(given := [*([] if model is None else [model]), *paths]) != 2:
+    arguments = [*([] if model is None else [model]), *paths]
+    if len(arguments) != 2:
         raise InputError("give one model and where to write it: captioning export MODEL TARGET")
-    source, target = given
+    source, target = arguments
     if half + onnx + web > 1:
         raise InputError("--half, --onnx and --web are different files; give one of them")
     has_card = not (web or target.endswith(".safetensors"))
@@ -89,16 +90,16 @@ def push_model(
     from captioning.captioner.exporting import CARD
 
     repository, branch = hub_address(address)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as temporary:
         folder = Path(model)
         if folder.is_dir() and path_of(model) == folder:
             load(folder)  # refuses what cannot be loaded again
         else:
-            folder = Path(made) / "model"
+            folder = Path(temporary) / "model"
             export(model, folder)
         # Only now is it known where the model can be loaded from.
         text = (folder / CARD).read_text(encoding="utf-8")
-        card = Path(made) / CARD
+        card = Path(temporary) / CARD
         card.write_text(text.replace("hf://OWNER/NAME", f"hf://{repository}"), encoding="utf-8")
         files = [card, *(folder / name for name in DOWNLOADED)]
         message = "Upload a model of captioning"
