@@ -17,6 +17,7 @@ from captioning.errors import InputError, PhotoError, printable_json
 from captioning.files import flat, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
+from captioning.threads import batched
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 MANIFEST = "manifest.json"

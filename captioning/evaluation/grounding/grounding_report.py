@@ -288,11 +288,12 @@ def _means(
     """
     _, images = np.unique([str(mention.image_id) for mention in mentions], return_inverse=True)
     names = dict.fromkeys(name for mention_values in values for name in mention_values)
-    means = {}
+    means: dict[str, Ratio] = {}
     for name in names:
         column = np.array([mention_values.get(name, 0.0) for mention_values in values])
         has_value = np.array([name in mention_values for mention_values in values], dtype=float)
-        means[name] = Ratio(np.bincount(images, column), np.bincount(images, has_value))
+        sums, counts = np.bincount(images, column), np.bincount(images, has_value)
+        means[name] = Ratio(sums.astype(float), counts.astype(float))
     return means
 
 

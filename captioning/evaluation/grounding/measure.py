@@ -139,7 +139,7 @@ def _read_captions(
         photos: Sequence[PhotoView | PhotoError],
     ) -> tuple[list[PhotoView], CaptionedBatch]:
         views = list(raise_errors(photos))
-        batch_tokens = padded([tokens[view.number] for view in views]).to(captioner.device)
+        batch_tokens = pad_captions([tokens[view.number] for view in views]).to(captioner.device)
         return views, encode_batch(captioner, views).captioned(captioner, batch_tokens)
 
     photos = [record.image for record in records]
