@@ -136,7 +136,7 @@ def shapes_data(made_once: MadeOnce) -> Path:
 @pytest.fixture(scope="session")
 def shapes_records(shapes_data: Path) -> list[Record]:
     """The six scenes to train on."""
-    return Coco(shapes_data).read("train")
+    return Coco(shapes_data).read().records("train")
 
 
 @pytest.fixture(scope="session")

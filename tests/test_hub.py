@@ -136,7 +136,7 @@ def test_a_data_set_is_read_by_its_address(
     for is_offline in (False, True):
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
         for name in (address, Path(address), f"{address}@{commit}"):
-            [record] = reader_for(name).read("val")
+            [record] = reader_for(name).read().records("val")
             assert photo_hash(record.image) == expected
             assert record.captions == ("a roof",)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)

@@ -52,8 +52,9 @@ def evaluate(
 
     data, split, batch_size = data_options.data, data_options.split, model_options.batch_size
     scorers = metric_options.scorers()
-    reader = data_options.reader()
-    records = reader.read(split)[: data_options.limit]
+    needs_boxes = features is None  # with features, the photos may be missing
+    data_set = data_options.read(data_options.reader(objects=needs_boxes))
+    records = data_set.records(split)[: data_options.limit]
     photo_scorers = metric_options.photo_scorers(
         {record.image_id: record.image for record in records},
         data_options.max_megapixels,
@@ -75,7 +76,7 @@ def evaluate(
         captions,
         {record.image_id: record.captions for record in records},
         scorers,
-        training_captions(reader),
+        training_captions(data_set),
         captioner.vocabulary.words,
         () if is_right is None else (Scores.of("right", is_right(captions).astype(float)),),
         photo_scorers,
@@ -87,8 +88,16 @@ def evaluate(
     say(*report.table().split("\n"), file=sys.stdout)
     if calibration is not None:
         _write_reliability(assessed, calibration, folder)
-    if features is None:  # with them, the photos may be missing
-        _write_grounding(captioner, data_options, captions, batch_size, search_options.seed, folder)
+    if needs_boxes:
+        _write_grounding(
+            captioner,
+            data_set.records(split),
+            captions,
+            folder,
+            limit=data_options.limit,
+            batch_size=batch_size,
+            seed=search_options.seed,
+        )
     print(printable(folder))
     return report.summary
 
@@ -107,11 +116,13 @@ def _write_reliability(assessed: "Assessed", calibration: "Calibration", folder:
 
 def _write_grounding(
     captioner: "Captioner",
-    data_options: DataOptions,
+    records: "Sequence[Record]",
     captions: Mapping[int | str, str],
+    folder: Path,
+    *,
+    limit: int | None,
     batch_size: int,
     seed: int,
-    folder: Path,
 ) -> None:
     """Write and print whether the model looked at what its words name, if the data set has boxes.
 
@@ -120,14 +131,12 @@ def _write_grounding(
     from captioning.evaluation import grounding
     from captioning.files import write_json
 
-    records = data_options.reader(objects=True).read(data_options.split)
     names = grounding.categories(records)
     if not names or any(record.phrases for record in records):
         return
     lexicon = grounding.Lexicon.of(names)
-    records = records[: data_options.limit]
     reports = grounding.ground(
-        captioner, records, captions, lexicon, batch_size=batch_size, seed=seed
+        captioner, records[:limit], captions, lexicon, batch_size=batch_size, seed=seed
     )
     [report] = reports.values()
     write_json(folder / "grounding.json", report.as_json())
@@ -158,7 +167,7 @@ def calibrate(
 
     data, split = data_options.data, data_options.split
     reader = data_options.reader()
-    records = reader.read(split)[: data_options.limit]
+    records = data_options.read(reader).records(split)[: data_options.limit]
     captioner = model_options.load(data_options.max_megapixels)
     is_right = scenes_right(data[0], split) if len(data) == 1 else None
     search = search_options.search(captioner)
@@ -218,7 +227,8 @@ def ground_model(
     from captioning.maps import available_maps, known_maps
 
     split, batch_size = data_options.split, model_options.batch_size
-    records = data_options.reader(objects=True).read(split)
+    reader = data_options.reader(objects=True)
+    records = data_options.read(reader).records(split)
     # Of the whole split, so that a limit does not change the categories.
     lexicon = _lexicon(records, data_options, words, references)
     records = records[: data_options.limit]

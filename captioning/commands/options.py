@@ -11,11 +11,12 @@ from cyclopts.types import NonNegativeInt, PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
 from captioning.errors import InputError
+from captioning.progress_bar import stage
 from captioning.shelf import DEFAULT, path_of
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
-    from captioning.data.readers import Reader
+    from captioning.data.readers import DataSet, Reader
     from captioning.metrics.scores import PhotoScorer, Scorer
     from captioning.search import Search
 
@@ -71,12 +72,20 @@ class DataOptions:
     max_megapixels: MaxMegapixels = 100.0
 
     def reader(self, objects: bool = False) -> "Reader":
-        """Return the reader of the data sets, with boxes and masks or without."""
+        """Return the reader of the data sets, with boxes and masks of the split or without."""
         from captioning.data.readers import Joined, reader_for
 
         columns = self.caption_column, self.photo_column
-        readers = [reader_for(folder, objects, self.images, *columns) for folder in self.data]
+        objects_of = self.split if objects else False
+        readers = [reader_for(folder, objects_of, self.images, *columns) for folder in self.data]
         return Joined(readers) if len(readers) > 1 else readers[0]
+
+    def read(self, reader: "Reader") -> "DataSet":
+        """Read the data sets by `reader`, and say what is left out of the split."""
+        with stage("reading the captions"):
+            data_set = reader.read()
+        data_set.say_problems(self.split)
+        return data_set
 
     @property
     def name(self) -> str:

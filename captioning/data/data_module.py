@@ -20,7 +20,7 @@ from captioning.data.dataset import CaptionDataset, SeededSampler, collate, ment
 from captioning.data.feature_cache import FeatureCache, feature_cache
 from captioning.data.images import MEGAPIXELS
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
-from captioning.data.readers import Reader
+from captioning.data.readers import DataSet, Reader
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokens import is_english, tokenize
@@ -120,6 +120,14 @@ class CaptionData(pl.LightningDataModule):
         self._epochs = self._batches = 0
 
     @cached_property
+    @stage("reading the captions")
+    def data_set(self) -> DataSet:
+        """What the reader has read, once."""
+        data_set = self.reader.read()
+        data_set.say_problems(self.train_split, self.val_split)
+        return data_set
+
+    @cached_property
     def train_records(self) -> list[Record]:
         records = self._records(self.train_split, self.min_captions)
         if not records:
@@ -149,7 +157,7 @@ class CaptionData(pl.LightningDataModule):
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
         excluded_photos = set(map(Path, self.leave_out))
         records = []
-        for record in self.reader.read(split):
+        for record in self.data_set.records(split):
             if record.image not in excluded_photos and len(record.captions) >= min_captions:
                 records.append(record)
         return records[: self.limit]

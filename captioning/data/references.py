@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_files import photo_size
 from captioning.data.readers import Problem, reader_for
-from captioning.data.readers.dataset_files import ends, id_finder
-from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
-from captioning.data.readers.rows import json_lines, names_photo, rows_of
+from captioning.data.readers.data_set import MALFORMED, UNREADABLE
+from captioning.data.readers.dataset_files import id_finder, path_ends
+from captioning.data.readers.fields import Entry, field, numbered, parse_entries
+from captioning.data.readers.rows import is_photo_name, read_json_lines, read_table
 from captioning.errors import InputError
 from captioning.files import read_json, text_of
+from captioning.progress_bar import stage
 
 REMEDY = (
     "expected COCO's results format (a list of objects with image_id and caption), a table, or "
@@ -28,6 +30,9 @@ KEYS = ("image", "image_id", "file_name")
 
 Captions = dict[int | str, str]
 """One caption by image id or path of the photo."""
+
+ImageCaption = tuple[int | str, str]
+"""An image id or path of the photo, and its caption."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +56,27 @@ def read_references(path: str | Path, split: str | None = None) -> References:
     """
     reader = reader_for(path, objects=False)
     reader.captions_only = True
+    with stage("reading the captions"):
+        data_set = reader.read()
+    splits = list(data_set.splits)
+    if split is not None:
+        data_set.records(split)  # raises if there are none
+        splits = [name for name in splits if name == data_set.find_split(split)]
+    for problem in data_set.problems:
+        if problem.kind in (MALFORMED, UNREADABLE) and problem.split in (*splits, None):
+            raise InputError(f"{problem.name}; fewer references would change scores")
     captions: dict[int | str, tuple[str, ...]] = {}
     photos: dict[int | str, str] = {}
-    for name in reader.splits if split is None else (split,):
-        contents = reader.contents(name)
-        if bad := [problem.name for problem in contents.problems if problem.kind == MALFORMED]:
-            raise InputError(f"{bad[0]}; fewer references would change scores")
-        for record in contents.records:
-            image = record.image_id
-            if image in captions:
-                raise InputError(f"{path}: image {image!r} is in two splits; name one by --split")
-            captions[image] = record.captions
-            photos |= {image: str(record.image)} if record.image.name else {}
+    for name in splits:
+        for record in data_set.splits[name]:
+            image_id = record.image_id
+            if image_id in captions:
+                raise InputError(
+                    f"{path}: image {image_id!r} is in two splits; name one by --split"
+                )
+            captions[image_id] = record.captions
+            if record.image.name:
+                photos[image_id] = str(record.image)
     if not captions:
         raise InputError(f"{path}: no captions; give a file or a folder that has some")
     return References(captions, photos)
@@ -76,31 +90,36 @@ def image_finder(
     Suffixes of photos and folders may differ. Of several photos of one name, the one with the
     longest common path counts. `photos` are names of photos by image id.
     """
-    by_id = id_finder(images)
-    by_end: dict[tuple[str, ...], list[int | str]] = defaultdict(list)
-    for image, name in photos.items():
-        for end in ends(_bare(name)):
-            by_end[end].append(image)
+    find_id = id_finder(images)
+    images_by_end: dict[tuple[str, ...], list[int | str]] = defaultdict(list)
+    for image_id, photo in photos.items():
+        for end in path_ends(_without_suffix(photo)):
+            images_by_end[end].append(image_id)
     # The ids themselves may be file names, whose suffix others leave out.
-    files = filter(names_photo, images)
-    stems: dict[Any, int | str] = {PureWindowsPath(_bare(str(name))).name: name for name in files}
-    by_stem = id_finder(stems if len(stems) == len(images) else ())
+    stems: dict[Any, int | str] = {}
+    for image_id in filter(is_photo_name, images):
+        stems[PureWindowsPath(_without_suffix(str(image_id))).name] = image_id
+    find_stem = id_finder(stems if len(stems) == len(images) else ())
 
-    def find(sought: int | str) -> int | str | None:
-        if (known := by_id(sought)) is not None:
-            return known
-        if not names_photo(sought):
-            return stems.get(by_stem(sought))
-        found = next((by_end[end] for end in ends(_bare(str(sought))) if end in by_end), [])
-        return found[0] if len(found) == 1 else None
+    def find(image: int | str) -> int | str | None:
+        image_id = find_id(image)
+        if image_id is not None:
+            return image_id
+        if not is_photo_name(image):
+            return stems.get(find_stem(image))
+        for end in path_ends(_without_suffix(str(image))):
+            if end in images_by_end:
+                image_ids = images_by_end[end]
+                return image_ids[0] if len(image_ids) == 1 else None
+        return None
 
     return find
 
 
-def _bare(name: str) -> str:
+def _without_suffix(photo: str) -> str:
     """The name without the suffix of a photo."""
-    path = Path(name)
-    return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else name
+    path = Path(photo)
+    return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else photo
 
 
 def read_results(path: str | Path, caption_column: str | None = None) -> Captions:
@@ -116,41 +135,49 @@ def read_results(path: str | Path, caption_column: str | None = None) -> Caption
     files = [path]
     if path.is_dir():
         files = sorted(path.glob(SHARDS)) or [path / CAPTIONS]
-    problems: list[Problem] = []
-    found = [each for file in files for each in _captions_in(file, problems, caption_column)]
-    if problems:  # fewer captions would change scores
-        raise InputError(f"{problems[0].name}; {REMEDY}")
-    if not found:
+    captions: list[ImageCaption] = []
+    for file in files:
+        captions_of_file, problems = _read_captions(file, caption_column)
+        if problems:  # fewer captions would change scores
+            raise InputError(f"{problems[0].name}; {REMEDY}")
+        captions += captions_of_file
+    if not captions:
         raise InputError(f"{path}: no captions; {REMEDY}")
-    return _once(found, path)
+    return _by_image(captions, path)
 
 
-def _once(found: Iterable[tuple[int | str, str]], path: str | Path) -> Captions:
-    captions: Captions = {}
-    for image, caption in found:
-        if image in captions:
+def _by_image(captions: Iterable[ImageCaption], path: str | Path) -> Captions:
+    captions_by_image: Captions = {}
+    for image, caption in captions:
+        if image in captions_by_image:
             raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
-        captions[image] = caption
-    return captions
+        captions_by_image[image] = caption
+    return captions_by_image
 
 
-def _captions_in(
-    file: Path, problems: list[Problem], caption_column: str | None
-) -> Iterator[tuple[int | str, str]]:
+def _read_captions(
+    file: Path, caption_column: str | None
+) -> tuple[list[ImageCaption], list[Problem]]:
     """The captions of a file; photos with an error in place of a caption are left out."""
     if file.suffix.lower() in (".csv", ".tsv"):
-        rows = rows_of(file, problems, caption_column)
-        return ((row.name, text) for row in rows for text in row.captions)
+        table = read_table(file, caption_column)
+        captions: list[ImageCaption] = []
+        for row in table.rows:
+            captions += [(row.name, caption) for caption in row.captions]
+        return captions, table.problems
+    problems: list[Problem] = []
+    entries: Iterable[Entry]
     if file.suffix.lower() == ".jsonl" or text_of(file).lstrip().startswith("{"):
-        entries = json_lines(file, problems)
+        entries, problems = read_json_lines(file)
     elif isinstance(content := read_json(file), list):
         entries = numbered(f"{file}: caption", content)
     else:
         raise InputError(f"{file}: not a list; {REMEDY}")
-    return filter(None, parsed(entries, _caption_in, problems))
+    captions_or_errors, malformed = parse_entries(entries, _parse_caption)
+    return list(filter(None, captions_or_errors)), problems + malformed
 
 
-def _caption_in(entry: Any) -> tuple[int | str, str] | None:
+def _parse_caption(entry: Any) -> ImageCaption | None:
     if isinstance(entry, dict) and "error" in entry:
         return None
     key = next((key for key in KEYS if isinstance(entry, dict) and key in entry), KEYS[0])
@@ -166,13 +193,17 @@ def scored_captions(
         InputError: an image has no reference, or two captions; the message names both files.
     """
     find = image_finder(references.captions, references.photos)
-    known = {image: find(image) for image in captions}
-    if unknown := [image for image, found in known.items() if found is None]:
+    image_ids = {image: find(image) for image in captions}
+    unlisted = [image for image, image_id in image_ids.items() if image_id is None]
+    if unlisted:
         raise InputError(
-            f"{path}: {len(unknown)} of {len(captions)} images have no caption in {source}, such "
-            f"as {unknown[0]!r}; give the references of the same images"
+            f"{path}: {len(unlisted)} of {len(captions)} images have no caption in {source}, such "
+            f"as {unlisted[0]!r}; give the references of the same images"
         )
-    return _once(((i, captions[image]) for image, i in known.items() if i is not None), path)
+    captions_by_id = [
+        (image_id, captions[image]) for image, image_id in image_ids.items() if image_id is not None
+    ]
+    return _by_image(captions_by_id, path)
 
 
 def named_photos(

@@ -6,7 +6,7 @@ from pathlib import Path
 from captioning.captioner import Captioner
 from captioning.data.feature_cache import FeatureCache, fingerprint
 from captioning.data.preprocessing import View
-from captioning.data.readers import Reader
+from captioning.data.readers import DataSet
 from captioning.data.records import Record
 from captioning.errors import InputError, raise_errors
 from captioning.progress_bar import ProgressBar
@@ -58,11 +58,12 @@ def photos_of(
     return (View(cache[image], whole, (side, side)) for image in images)
 
 
-def training_captions(reader: Reader) -> list[str] | None:
+def training_captions(data_set: DataSet) -> list[str] | None:
     """The captions of the training split; None if the split or its photos are missing."""
-    if "train" not in reader.splits:
+    if "train" not in data_set.splits:
         return None
     try:
-        return [caption for record in reader.read("train") for caption in record.captions]
+        records = data_set.records("train")
     except InputError:
         return None
+    return [caption for record in records for caption in record.captions]

@@ -113,8 +113,9 @@ def data_set(path: Path) -> None:
     """All splits of a data set, as training and `check` read them."""
     rows_by_split.cache_clear()  # of this path's earlier content
     reader = reader_for(path if path.suffix in (".csv", ".jsonl", ".json") else path.parent)
-    for split in reader.splits:
-        reader.read(split)
+    data_set = reader.read()
+    for split in data_set.splits:
+        data_set.records(split)
     check(reader, progress=False)
 
 

@@ -395,7 +395,7 @@ def test_a_training_reads_the_table_whoever_reads_what_is_printed(
         rows = [(Path(row["file_name"]), row["caption"]) for row in csv.DictReader(file)]
     assert rows == [(path, found.text) for path, found in expected.items()]
     reader = CaptionTable(tmp_path, images=tmp_path, val_fraction=0.0)
-    records = reader.read("train")
+    records = reader.read().records("train")
     assert [(record.image, record.captions) for record in records] == [
         (path, (text,)) for path, text in rows
     ]

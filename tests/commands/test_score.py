@@ -276,7 +276,7 @@ def test_files_that_cannot_be_compared_are_one_line(
 def test_score_finds_the_photos_by_their_names(
     shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    records, weights = Coco(shapes_data).read("test"), save_clip(tmp_path / "weights")
+    records, weights = Coco(shapes_data).read().records("test"), save_clip(tmp_path / "weights")
     photos = {record.image_id: record.image for record in records}
     said = dict(zip(photos, ["a red circle", "a blue square above a star"], strict=True))
     found = written(tmp_path / "results.json", results(said))

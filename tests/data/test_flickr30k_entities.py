@@ -39,8 +39,9 @@ def entities(tmp_path: Path) -> Path:
 def test_phrases_are_places_of_words_and_have_their_boxes(entities: Path) -> None:
     reader = reader_for(entities)
     assert isinstance(reader, Flickr30kEntities)
-    assert reader.splits == ("val",)
-    [record] = reader.read("val")
+    data_set = reader.read()
+    assert list(data_set.splits) == ["val"]
+    [record] = data_set.records("val")
     assert record.image_id == "36979"
     assert record.captions == (
         "Two young guys with shaggy , wild hair look at the yard .",
@@ -56,7 +57,7 @@ def test_phrases_are_places_of_words_and_have_their_boxes(entities: Path) -> Non
         ImageObject("1", (30.0, 4.0, 20.0, 6.0)),
         ImageObject("3", (30.0, 4.0, 20.0, 6.0)),
     )
-    [plain] = reader_for(entities, objects=False).read("val")
+    [plain] = reader_for(entities, objects=False).read().records("val")
     assert plain.objects == ()
 
 
@@ -74,7 +75,8 @@ def test_a_photo_whose_files_are_malformed_is_left_out(
     whole = {"Sentences/2.txt": SENTENCES, "Annotations/2.xml": BOXES, "val.txt": "36979\n2\n"}
     for name, text in (whole | {file: content}).items():
         write(entities / name, text)
-    contents = reader_for(entities).contents("val")
-    assert [record.image_id for record in contents.records] == ["2"]
-    [problem] = contents.problems
+    data_set = reader_for(entities).read()
+    assert [record.image_id for record in data_set.records("val")] == ["2"]
+    [problem] = data_set.problems
+    assert problem.split == "val"
     assert re.search(f"36979.*{error}", problem.name)

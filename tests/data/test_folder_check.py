@@ -24,9 +24,8 @@ def coco(tmp_path: Path) -> Path:
 def problems(result: Check) -> dict[str, list[str]]:
     """The names of the problems by kind."""
     found: dict[str, list[str]] = {}
-    for split in result.splits.values():
-        for problem in split.problems:
-            found.setdefault(problem.kind, []).append(problem.name)
+    for problem in result.problems:
+        found.setdefault(problem.kind, []).append(problem.name)
     return found
 
 
@@ -74,7 +73,7 @@ def test_wordless_captions_and_images_without_captions_are_named(coco: Path) -> 
         "captions without words": [three, three, four, four],
         "images without captions": [four, five],
     }
-    [record] = result.splits["val"].records
+    [record] = result.data_set.records("val")
     assert record.captions == tuple(caption for _, caption in words)
 
 
@@ -88,6 +87,6 @@ def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:
 def test_a_split_that_cannot_be_read_does_not_hide_the_others(coco: Path) -> None:
     write(coco / "annotations/captions_val.json", '{"images"')
     result = check(Coco(coco), progress=False)
-    assert len(result.splits["train"].records) == 2
+    assert len(result.data_set.records("train")) == 2
     [message] = problems(result)["cannot be read"]
     assert "captions_val.json" in message

@@ -71,22 +71,22 @@ def contents(reader: Reader) -> dict[str, tuple[int, tuple[str, ...]]]:
     """The photo, by its shade, and the captions of each row by its id; the photos are read."""
     return {
         str(record.image_id): (shade(record.image), record.captions)
-        for split in reader.splits
-        for record in reader.read(split)
+        for records in reader.read().splits.values()
+        for record in records
     }
 
 
 def test_parquet_files_as_the_hub_has_them(hub_folder: Path) -> None:
     reader = reader_for(hub_folder)
     assert isinstance(reader, HuggingFace)
-    assert reader.splits == ("train", "validation")
+    assert list(reader.read().splits) == ["train", "validation"]
     assert contents(reader) == {
         **{f"train/{number}": (number, (text,)) for number, text in enumerate(CAPTIONS)},
         "validation/0": (3, ("a white photo",)),
     }
-    assert reader.read("val") == reader.read("validation")
+    assert reader.read().records("val") == reader.read().records("validation")
     assert not check(reader, progress=False).ok  # the last photo is in two splits
-    [record] = reader.read("val")
+    [record] = reader.read().records("val")
     assert record.image == hub_folder / "validation/0"
     assert read_references(hub_folder).photos["validation/0"] == "validation/0"
 
@@ -94,7 +94,7 @@ def test_parquet_files_as_the_hub_has_them(hub_folder: Path) -> None:
 def test_a_parquet_file_without_splits_is_divided(hub_folder: Path) -> None:
     file = hub_folder / "data/train-00000-of-00002.parquet"
     reader = reader_for(file)
-    assert reader.splits == ("train", "val")
+    assert list(reader.read().splits) == ["train", "val"]
     assert contents(reader) == {"train/0": (0, ("a dark photo",)), "train/1": (1, (CAPTIONS[1],))}
     assert check(reader, progress=False).ok
 
@@ -104,7 +104,7 @@ def test_what_save_to_disk_writes(tmp_path: Path, datasets: Any, table: Callable
     splits = {"train": rows.select([0, 2]), "dev": rows.select([3]), "extra": rows.select([1])}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
     reader = reader_for(tmp_path / "saved")
-    assert reader.splits == ("train", "dev", "extra")
+    assert list(reader.read().splits) == ["train", "dev", "extra"]
     assert contents(reader) == {
         "train/0": (0, ("a dark photo", "a photo")),
         "train/1": (2, ("a light photo", "a photo")),
@@ -112,7 +112,7 @@ def test_what_save_to_disk_writes(tmp_path: Path, datasets: Any, table: Callable
         "extra/0": (1, ("a grey photo", "a photo")),
     }
     rows.save_to_disk(tmp_path / "single", num_shards=2)
-    assert reader_for(tmp_path / "single").splits == ("train", "val")
+    assert list(reader_for(tmp_path / "single").read().splits) == ["train", "val"]
     assert len(contents(HuggingFace(tmp_path / "single"))) == 4
 
 
@@ -138,9 +138,9 @@ def test_columns_are_named_and_assign_splits(tmp_path: Path, table: Callable[...
     rows = table(headline=CAPTIONS, story=[text.upper() for text in CAPTIONS], split=splits)
     rows.to_parquet(tmp_path / "test.parquet")
     with pytest.raises(InputError, match="with the columns headline, story, split, image: none"):
-        reader_for(tmp_path).read("train")
+        reader_for(tmp_path).read().records("train")
     reader = reader_for(tmp_path, caption_column="story")
-    assert [record.image_id for record in reader.read("train")] == ["test/0", "test/1"]
+    assert [record.image_id for record in reader.read().records("train")] == ["test/0", "test/1"]
     assert contents(reader)["test/3"] == (3, ("A WHITE PHOTO",))
 
 
@@ -159,7 +159,7 @@ def test_the_photos_may_be_of_a_named_column(tmp_path: Path, datasets: Any) -> N
     }
     assert [shade for shade, _ in contents(reader_for(tmp_path)).values()] == [0, 1, 2]
     with pytest.raises(InputError, match="photos are in before, after, none is called 'caption'"):
-        reader_for(tmp_path, photo_column="caption").read("train")
+        reader_for(tmp_path, photo_column="caption").read().records("train")
     with pytest.raises(InputError, match=r"train/1:then: no photo in this row"):
         read_image(tmp_path / "train/1:then")
 
@@ -169,7 +169,7 @@ def test_bytes_without_a_type_and_paths_of_photos(tmp_path: Path, datasets: Any)
     image = [photo(1), None]
     rows = datasets.Dataset.from_dict({"jpg": image, "txt": ["a", "b"], "number": [1, 2]})
     rows.to_parquet(tmp_path / "bytes.parquet")
-    first, second = HuggingFace(tmp_path / "bytes.parquet", 0.0).read("train")
+    first, second = HuggingFace(tmp_path / "bytes.parquet", 0.0).read().records("train")
     assert shade(first.image) == 1
     assert (photo_size(second.image), photo_hash(second.image)) == (None, None)
     with pytest.raises(InputError, match=r"train/1: no photo in this row"):
@@ -178,7 +178,7 @@ def test_bytes_without_a_type_and_paths_of_photos(tmp_path: Path, datasets: Any)
         read_image(second.image.with_name("2"))
     paths = datasets.Dataset.from_dict({"image": [str(tmp_path / "one.png")], "text": ["a wall"]})
     paths.cast_column("image", datasets.Image()).save_to_disk(tmp_path / "paths")
-    [record] = HuggingFace(tmp_path / "paths", 0.0).read("train")
+    [record] = HuggingFace(tmp_path / "paths", 0.0).read().records("train")
     assert photo_hash(record.image) == photo_hash(tmp_path / "one.png")
 
 
@@ -186,7 +186,7 @@ def test_threads_read_rows_at_once_by_any_path(
     hub_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hub_folder.parent)
-    photos = [record.image for record in reader_for("hub").read("train")]
+    photos = [record.image for record in reader_for("hub").read().records("train")]
     assert photos[0] == Path("hub/train/0")
     photos += [photo.absolute() for photo in photos]
     with ThreadPoolExecutor(8) as threads:
@@ -210,8 +210,8 @@ def test_splits_of_other_names_are_joined(hub_folder: Path, tmp_path: Path) -> N
     for photo in (tmp_path / "own").glob("*/*.jpg"):
         photo.with_suffix(".txt").write_text("a wall")
     joined = Joined([Sidecar(tmp_path / "own"), HuggingFace(hub_folder)])
-    assert joined.splits == ("train", "val")
-    assert {record.image_id for record in joined.read("val")} == {
+    assert list(joined.read().splits) == ["train", "val"]
+    assert {record.image_id for record in joined.read().records("val")} == {
         "own/val/1.jpg",
         "hub/validation/0",
     }
@@ -223,10 +223,10 @@ def test_faults_are_one_line_that_names_the_data_set(
     file = tmp_path / "a.parquet"
     file.write_bytes(b"not what the suffix says" * 100)
     with pytest.raises(InputError, match=r"a\.parquet: not read by the library datasets: "):
-        reader_for(file).read("train")
+        reader_for(file).read().records("train")
     datasets.Dataset.from_dict({"text": ["a"]}).to_parquet(tmp_path / "b.parquet")
     with pytest.raises(InputError, match="no column of photos; its columns are text"):
-        reader_for(tmp_path / "b.parquet").read("train")
+        reader_for(tmp_path / "b.parquet").read().records("train")
     with pytest.raises(InputError, match="has its photos inside; omit the folder of the images"):
         reader_for(hub_folder, images=tmp_path)
 
@@ -239,13 +239,13 @@ def test_a_missing_library_is_named_with_its_extra_and_files_do_without(
     (tmp_path / "own/captions.csv").write_text("file_name,caption\n1.jpg,a wall\n2.jpg,a door\n")
     assert check(reader_for(tmp_path / "own"), progress=False).ok
     with pytest.raises(InputError, match=r"pip install 'captioning\[datasets\]'"):
-        reader_for(hub_folder).read("train")
+        reader_for(hub_folder).read().records("train")
 
 
 def test_a_readme_does_not_say_what_is_read(hub_folder: Path) -> None:
     there = "configs:\n- config_name: default\n  data_files: https://host.example/train.parquet\n"
     (hub_folder / "README.md").write_text(f"---\n{there}---\n")
-    assert reader_for(hub_folder).splits == ("train", "validation")
+    assert list(reader_for(hub_folder).read().splits) == ["train", "validation"]
 
 
 def test_of_several_data_sets_in_a_folder_one_is_to_be_given(
@@ -255,7 +255,7 @@ def test_of_several_data_sets_in_a_folder_one_is_to_be_given(
         (tmp_path / language).mkdir()
         table(caption=CAPTIONS).to_parquet(tmp_path / language / "train-00000-of-00001.parquet")
     with pytest.raises(InputError, match=r"train is in .*de and .*en; give one of them"):
-        reader_for(tmp_path).read("train")
+        reader_for(tmp_path).read().records("train")
     assert len(contents(reader_for(tmp_path / "en"))) == len(CAPTIONS)
 
 
@@ -291,7 +291,7 @@ def test_offsets_beyond_a_damaged_file_do_not_end_the_process(
     assert content.count(whole) == 1
     file.write_bytes(content.replace(whole, damaged))
     with pytest.raises(InputError, match=f"{tmp_path}: not read by the library datasets"):
-        reader_for(tmp_path).read("train")
+        reader_for(tmp_path).read().records("train")
 
 
 def test_rows_of_too_much_text_are_refused_before_they_are_read(
@@ -299,4 +299,4 @@ def test_rows_of_too_much_text_are_refused_before_they_are_read(
 ) -> None:
     monkeypatch.setattr(photo_files, "MAX_BYTES", 60)
     with pytest.raises(InputError, match=f"{hub_folder}: .* more than 60 bytes of text"):
-        reader_for(hub_folder).read("train")
+        reader_for(hub_folder).read().records("train")

@@ -21,7 +21,8 @@ Captions = dict[str, tuple[str, ...]]
 def found(reader: Reader) -> dict[str, Captions]:
     """By split the captions by the path of the photo below the root; all photos exist."""
     root = reader.root if reader.root.is_dir() else reader.root.parent
-    splits = {split: reader.read(split) for split in reader.splits}
+    data_set = reader.read()
+    splits = {split: data_set.records(split) for split in data_set.splits}
     assert all(record.image.is_file() for records in splits.values() for record in records)
     return {
         split: {record.image.relative_to(root).as_posix(): record.captions for record in records}
@@ -274,7 +275,7 @@ def test_a_published_layout_is_read_as_it_is(tmp_path: Path, layout: Layout) -> 
     reader = reader_for(tmp_path)
     assert type(reader) is layout.reader
     if is_divided:
-        assert reader.splits == ("train", "val")
+        assert list(found(reader)) == ["train", "val"]
         assert merged(found(reader)) == splits
     else:
         assert found(reader) == splits
@@ -322,13 +323,13 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"columns image, Title, Long text: none .*--caption-column"
     ):
-        reader_for(tmp_path).read("train")
+        reader_for(tmp_path).read().records("train")
     assert merged(found(reader_for(tmp_path, caption_column="title"))) == {"a.jpg": ("a dog",)}
     write(tmp_path / "pairs.csv", "Image,The photo,Text\n1,a.jpg,a dog\n")
     assert merged(found(reader_for(tmp_path, photo_column="the photo"))) == {"a.jpg": ("a dog",)}
     write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
     with pytest.raises(InputError, match="columns image, Title, Long text: none is called 'words'"):
-        reader_for(tmp_path, caption_column="words").read("train")
+        reader_for(tmp_path, caption_column="words").read().records("train")
     write(tmp_path / "annotations/captions_val.json", "{}")
     with pytest.raises(InputError, match="Coco, which has no columns; name none"):
         reader_for(tmp_path, caption_column="caption")
@@ -337,10 +338,10 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
 def test_a_column_of_splits_takes_their_usual_names(tmp_path: Path) -> None:
     rows = "a.jpg,a,Train\nb.jpg,b,validation\nc.jpg,c,dev\nd.jpg,d,TEST\ne.jpg,e,extra\n"
     write(tmp_path / "captions.csv", f"file_name,caption,split\n{rows}")
-    reader = CaptionTable(tmp_path)
-    assert reader.splits == ("train", "val", "test", "extra")
-    assert [record.image_id for record in reader.read("val")] == ["b.jpg", "c.jpg"]
-    assert reader.read("validation") == reader.read("val")
+    data_set = CaptionTable(tmp_path).read()
+    assert list(data_set.splits) == ["train", "val", "test", "extra"]
+    assert [record.image_id for record in data_set.records("val")] == ["b.jpg", "c.jpg"]
+    assert data_set.records("validation") == data_set.records("val")
 
 
 def test_one_coco_file_of_no_split_is_divided(tmp_path: Path) -> None:
@@ -354,7 +355,7 @@ def test_one_coco_file_of_no_split_is_divided(tmp_path: Path) -> None:
 def validation(folder: Path, names: Iterable[str], share: float | None = None) -> set[int | str]:
     rows = "".join(f"{name},photo\n" for name in names)
     write(folder / "a.csv", f"file_name,caption\n{rows}")
-    records = reader_for(folder / "a.csv", val_fraction=share).read("val")
+    records = reader_for(folder / "a.csv", val_fraction=share).read().records("val")
     return {record.image_id for record in records}
 
 
@@ -366,7 +367,7 @@ def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
         assert validation(tmp_path, names[:count]) == every.intersection(names[:count])
     assert len(validation(tmp_path, names[:2])) == 1
     assert len(validation(tmp_path, names[:99], 0.6)) > 40
-    assert reader_for(tmp_path / "a.csv", val_fraction=0.0).splits == ("train",)
+    assert list(reader_for(tmp_path / "a.csv", val_fraction=0.0).read().splits) == ["train"]
 
 
 PARTS = ("train", "test")
@@ -388,11 +389,11 @@ def test_without_val_a_share_of_train_is_validated(tmp_path: Path, layout: dict[
     for name, content in layout.items():
         write(tmp_path / name, content)
     draw(tmp_path, *(f"{part}/{n}.jpg" for n in "123" for part in PARTS))
-    reader = reader_for(tmp_path)
-    sizes = {split: len(reader.read(split)) for split in reader.splits}
+    data_set = reader_for(tmp_path).read()
+    sizes = {split: len(records) for split, records in data_set.splits.items()}
     assert sizes == {"train": 2, "val": 1, "test": 3}
-    assert all("test" in record.image.parts for record in reader.read("test"))
-    assert reader_for(tmp_path, val_fraction=0.0).splits == ("train", "test")
+    assert all("test" in record.image.parts for record in data_set.records("test"))
+    assert list(reader_for(tmp_path, val_fraction=0.0).read().splits) == ["train", "test"]
 
 
 def test_copies_of_a_photo_come_into_its_split(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from captioning.data.images import find_photos, read_image
-from captioning.data.readers.table import _pairs
+from captioning.data.readers.table import _photos_with_texts
 from captioning.errors import InputError
 from tests.data.conftest import touch
 
@@ -27,7 +27,10 @@ def test_links_are_followed_once_and_named_if_they_lead_nowhere(tmp_path: Path) 
     names = ["1.jpg", "2.jpg", "gone", "loop.jpg", "more/3.jpg", "more/back/elsewhere/2.jpg"]
     found = [path.relative_to(tmp_path / "photos") for path in find_photos([tmp_path / "photos"])]
     assert [path.as_posix() for path in found] == names
-    assert [photo.name for photo, _ in _pairs(tmp_path / "photos")][-2:] == ["3.jpg", "2.jpg"]
+    assert [photo.name for photo, _ in _photos_with_texts(tmp_path / "photos")][-2:] == [
+        "3.jpg",
+        "2.jpg",
+    ]
 
 
 @pytest.mark.parametrize("listed", [None, "-", "list.txt"])
@@ -96,7 +99,9 @@ def test_thumbnails_and_deleted_photos_of_a_disk_are_no_photos(tmp_path: Path) -
     touch(tmp_path, ".thumbnails/c.jpg", "$RECYCLE.BIN/d.jpg", "#summer/e.jpg", "__MACOSX/f.jpg")
     names = ["#summer/e.jpg", "a.jpg"]
     assert [path.relative_to(tmp_path).as_posix() for path in find_photos([tmp_path])] == names
-    assert {photo for photo, _ in _pairs(tmp_path)} == {tmp_path / name for name in names}
+    assert {photo for photo, _ in _photos_with_texts(tmp_path)} == {
+        tmp_path / name for name in names
+    }
 
 
 def test_a_raw_file_beside_a_photo_of_its_name_is_that_photo(tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_a_raw_file_beside_a_photo_of_its_name_is_that_photo(tmp_path: Path) -> 
     touch(tmp_path, "3.nef", "4.arw", "more/4.jpg")
     photos = [tmp_path / name for name in ("2.HEIC", "2.jpg", "3.nef", "4.arw", "IMG_1.JPG")]
     assert list(find_photos([tmp_path])) == [*photos, tmp_path / "more/4.jpg"]
-    texts = {photo.name: text and text.name for photo, text in _pairs(tmp_path)}
+    texts = {photo.name: text and text.name for photo, text in _photos_with_texts(tmp_path)}
     assert texts == dict.fromkeys(["3.nef", "4.arw", "4.jpg", "2.jpg"]) | {
         **{"2.HEIC": "2.HEIC.txt", "IMG_1.JPG": "IMG_1.txt"}
     }

@@ -8,6 +8,7 @@ import pytest
 
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import CaptionTable, Coco, Joined, reader_for
+from captioning.data.records import Record
 from captioning.errors import InputError
 from tests.data.conftest import coco_captions, draw, write
 from tests.data.test_layouts import karpathy
@@ -37,28 +38,28 @@ def test_coco_gathers_captions_boxes_and_masks(coco: Path) -> None:
     write(coco / "annotations/instances_train2017.json", instances())
     reader = reader_for(coco)
     assert isinstance(reader, Coco)
-    second, first = reader.read("train")
+    second, first = reader.read().records("train")
     assert (second.image_id, second.captions) == (2, ("a dog",))
     assert (first.image_id, first.captions) == (1, ("a cat", "one cat"))
     assert first.image == coco / "train2017/1.jpg"
     [found] = first.objects
     assert (found.name, found.box, found.mask) == ("cat", (1, 2, 3, 4.5), [[1, 2, 4, 2]])
     assert second.objects == ()
-    assert not any(record.objects for record in Coco(coco, objects=False).read("train"))
+    assert not any(record.objects for record in Coco(coco, objects=False).read().records("train"))
 
 
 def test_coco_s_parts_may_lie_elsewhere(coco: Path, tmp_path: Path) -> None:
     write(coco / "annotations/captions_train2014.json", coco_captions((1, "a cat")))
-    assert Coco(coco).splits == ("val", "train2014", "train2017")
-    assert Coco(coco, year=2017).splits == ("train", "val")
+    assert list(Coco(coco).read().splits) == ["val", "train2014", "train2017"]
+    assert list(Coco(coco, year=2017).read().splits) == ["train", "val"]
     (coco / "annotations").rename(coco / "json")
     (coco / "val2017").rename(tmp_path / "moved")
     draw(tmp_path / "disk", "val2017/1.jpg")
     reader = Coco(coco, images=tmp_path / "disk", annotations=coco / "json")
-    assert reader.read("val")[0].image == tmp_path / "disk/val2017/1.jpg"
+    assert reader.read().records("val")[0].image == tmp_path / "disk/val2017/1.jpg"
     (tmp_path / "disk/val2017/1.jpg").unlink()
     with pytest.raises(InputError, match=r"captions_val2017\.json: none of its .* is in .*disk"):
-        reader.read("val")
+        reader.read().records("val")
 
 
 @pytest.mark.parametrize(("listed", "used"), [("7", 7), (7, "7"), ("000000000007", 7)])
@@ -68,9 +69,9 @@ def test_ids_match_whether_numbers_or_text(tmp_path: Path, listed: Any, used: An
     write(tmp_path / "annotations/captions_val.json", {"images": images, "annotations": said})
     write(tmp_path / "annotations/instances_val.json", instances(image_id=used))
     draw(tmp_path, "val/7.jpg")
-    contents = Coco(tmp_path).contents("val")
-    assert contents.problems == []
-    [record] = contents.records
+    data_set = Coco(tmp_path).read()
+    assert data_set.problems == []
+    [record] = data_set.records("val")
     assert (record.image_id, record.captions, len(record.objects)) == (listed, ("a dog",), 1)
 
 
@@ -118,14 +119,15 @@ def test_a_malformed_row_is_named_and_the_others_are_read(
     before, _, after = MALFORMED[name][0].rpartition("{}")
     write(tmp_path / name, before + (row if isinstance(row, str) else json.dumps(row)) + after)
     reader = reader_for(tmp_path if "/" in name else tmp_path / name)
-    contents = reader.contents(split := reader.splits[0])
-    [problem] = contents.problems
+    data_set = reader.read()
+    [problem] = data_set.problems
     assert problem.name.startswith(f"{tmp_path / name}: {MALFORMED[name][1]}: ")
     assert len(problem.name) < 400
-    assert len(contents.records) == 1
+    [split] = data_set.splits
+    assert len(data_set.records(split)) == 1
     capsys.readouterr()
-    assert reader.read(split) == contents.records
-    assert capsys.readouterr().err == f"captioning: {problem.name}; left out\n"
+    data_set.say_problems(split)
+    assert capsys.readouterr().err == f"captioning: left out: malformed rows: {problem.name}\n"
 
 
 def test_a_text_file_that_is_not_utf_8_is_named_and_the_others_are_read(tmp_path: Path) -> None:
@@ -133,9 +135,9 @@ def test_a_text_file_that_is_not_utf_8_is_named_and_the_others_are_read(tmp_path
     for name in ("train/0.txt", "val/2.txt"):
         write(tmp_path / name, "a dog")
     (tmp_path / "train/1.txt").write_bytes("the man\u2019s caf\u00e9".encode("cp1252"))
-    contents = reader_for(tmp_path).contents("train")
-    assert [record.image_id for record in contents.records] == ["train/0.jpg"]
-    [problem] = contents.problems
+    data_set = reader_for(tmp_path).read()
+    assert [record.image_id for record in data_set.records("train")] == ["train/0.jpg"]
+    [problem] = data_set.problems
     assert problem.kind == "malformed rows"
     assert problem.name.startswith(f"{tmp_path / 'train/1.txt'}: not UTF-8 text")
 
@@ -148,9 +150,15 @@ def test_a_malformed_object_is_named_and_the_others_are_read(tmp_path: Path, row
     draw(tmp_path, "val/1.jpg")
     write(tmp_path / "annotations/captions_val.json", COCO)
     write(tmp_path / "annotations/instances_val.json", instances(**row))
-    contents = Coco(tmp_path).contents("val")
-    assert "instances_val.json: annotation 1: " in contents.problems[0].name
-    assert len(contents.records[0].objects) == 1
+    data_set = Coco(tmp_path).read()
+    [problem] = data_set.problems
+    assert "instances_val.json: annotation 1: " in problem.name
+    assert len(data_set.records("val")[0].objects) == 1
+
+
+def read_first_split(root: Path) -> list[Record]:
+    data_set = reader_for(root).read()
+    return data_set.records(next(iter(data_set.splits), "val"))
 
 
 TABLE, ANNOTATIONS = "captions.csv", "annotations/captions_val.json"
@@ -190,7 +198,7 @@ def test_what_is_no_data_set_is_one_line(
     for file, content in files.items():
         write(tmp_path / file, content)
     with pytest.raises(InputError, match=error) as caught:
-        (reader := reader_for(tmp_path / name)).read(next(iter(reader.splits), "val"))
+        read_first_split(tmp_path / name)
     assert str(tmp_path) in str(caught.value)
 
 
@@ -205,20 +213,21 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     second = pets(tmp_path / "birds", "1.png,a gull,train", "2.png, ,train")
     third = pets(tmp_path / "more/pets", "1.png,a pony,train")
     joined = Joined([first, second])
-    assert joined.splits == ("train", "val")
-    train = joined.read("train")
+    data_set = joined.read()
+    assert list(data_set.splits) == ["train", "val"]
+    train = data_set.records("train")
     assert [record.captions for record in train] == [("a cat",), ("a gull",)]
     assert [record.image_id for record in train] == ["pets/1.png", "birds/1.png"]
-    assert joined.read("val")[0].image == first.read("val")[0].image
-    kinds = {problem.kind for name in joined.splits for problem in joined.contents(name).problems}
+    assert data_set.records("val")[0].image == first.read().records("val")[0].image
+    kinds = {problem.kind for problem in data_set.problems}
     assert kinds == {"captions without words", "images without captions"}
     assert {"cat", "gull"} <= set(CaptionData(joined, min_count=1).vocabulary.words)
-    assert len({record.image_id for record in Joined([first, third]).read("train")}) == 2
+    assert len({record.image_id for record in Joined([first, third]).read().records("train")}) == 2
     rows = [f"{n}.png,a cat,{split}" for n in (1, 2) for split in ("train", "val")]
     many = pets(tmp_path / "many", *rows, *rows)
     assert joined.mean_score({"pets/1.png": 4.0, "pets/2.png": 6.0, "birds/1.png": 0.2}) == 1.0
     assert joined.mean_score({"pets/1.png": 4.0, "pets/2.png": 6.0}) == 5.0
-    found = Joined([first, many], balanced=True).read("train")
+    found = Joined([first, many], balanced=True).read().records("train")
     assert [record.image_id for record in found] == ["pets/1.png", "many/1.png"]
     for wrong in ([], [first, second, first]):
         with pytest.raises(InputError, match="give different data sets"):
@@ -226,16 +235,16 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"birds has no split 'tset'; it has train, val; .*--split"
     ):
-        joined.read("tset")
+        data_set.records("tset")
 
 
 @pytest.mark.integration
 def test_the_real_data_sets_have_five_captions_for_each_photo(shared_data: Path) -> None:
     found = {}
     for name in ("flickr8k", "coco-mini"):
-        reader = reader_for(shared_data / name)
-        assert reader.contents("train").problems == []
-        found[name] = [reader.read(split) for split in ("train", "val")]
+        data_set = reader_for(shared_data / name).read()
+        assert data_set.problems == []
+        found[name] = [data_set.records(split) for split in ("train", "val")]
         assert all(len(record.captions) == 5 for records in found[name] for record in records)
     assert [len(records) for its in found.values() for records in its] == [6000, 1000, 60, 20]
     train, val = found["coco-mini"]

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from captioning.data.dataset import SIDES
-from captioning.data.readers import dataset_files, flickr, reader, rows
+from captioning.data.readers import dataset_files, flickr, rows, validation
 from captioning.data.splits import split_in
 from captioning.data.tokenizers import join_words, tokenizer, tokenizer_hint
 from captioning.data.vocabulary import Vocabulary
@@ -27,10 +27,14 @@ MATCHERS: dict[str, Callable[[str], object]] = {
     "characters": lambda text: join_words(tokenizer("characters")(text), "characters"),
     "hint": lambda text: tokenizer_hint([text], "ptb"),
     "METEOR": normalized,
-    "cells": lambda text: (rows.names_photo(text), rows.column_name(text), rows._unquoted(text)),
-    "lists": lambda text: rows._texts(f"['{text}']"),
-    "names": lambda text: (reader.COPY.sub("", text), dataset_files.ends(text), split_in(text)),
-    "phrases": flickr._sentence,
+    "cells": lambda text: (rows.is_photo_name(text), rows.column_name(text), rows._unquoted(text)),
+    "lists": lambda text: rows._parse_captions(f"['{text}']"),
+    "names": lambda text: (
+        validation.COPY.sub("", text),
+        dataset_files.path_ends(text),
+        split_in(text),
+    ),
+    "phrases": flickr._parse_sentence,
     "sides": SIDES.search,
     "masks": RUN_LENGTHS.fullmatch,
     "hosts": AUTHORITY.fullmatch,

@@ -309,7 +309,7 @@ def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
 
 def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path) -> None:
     captioner = load("shapes")
-    photo = Coco(shapes_data).read("val")[0].image
+    photo = Coco(shapes_data).read().records("val")[0].image
     plain = captioner(photo)
     captioner.calibration = replace(HAND, search=captioner.search.config)
     caption = captioner(photo, runners_up=2)
@@ -328,7 +328,7 @@ def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path
 
 def test_an_assessed_caption_is_that_of_the_captioner(shapes_data: Path) -> None:
     captioner = load("shapes")
-    records = Coco(shapes_data).read("train")
+    records = Coco(shapes_data).read().records("train")
     found = assess(captioner, records, batch_size=4)
     assert [*found.captions.values()] == [captioner(record.image).text for record in records]
     one = TEMPERATURES.tolist().index(pytest.approx(1.0))
@@ -348,7 +348,7 @@ def test_what_people_name_is_cut_by_the_models_tokenizer(shapes_data: Path) -> N
     captioner = load("shapes")
     words = captioner.vocabulary.words
     captioner.vocabulary = Vocabulary([f"{word}-{word}" for word in words], "wordpunct")
-    record = Coco(shapes_data).read("val")[0]
+    record = Coco(shapes_data).read().records("val")[0]
     whole = " ".join(f"it is on the {word}-{word}" for word in words)
     [named] = assess(captioner, [replace(record, captions=(whole,) * 2)]).is_word_named
     assert named.size
@@ -361,7 +361,7 @@ def test_what_people_name_is_cut_by_the_models_tokenizer(shapes_data: Path) -> N
 
 def test_captions_in_another_language_get_no_chance_of_being_named(shapes_data: Path) -> None:
     captioner = load("shapes")
-    records = Coco(shapes_data).read("train")
+    records = Coco(shapes_data).read().records("train")
     start = replace(HAND, named=(0.5, 1.0, 0.0))
     assert calibrated(assess(captioner, records), start).named
     german = "ein roter Kreis neben einem Quadrat", "ein Kreis über einem Stern"
@@ -376,7 +376,7 @@ def test_commands_say_how_sure_a_calibrated_model_is(
 ) -> None:
     model = tmp_path / "sure.safetensors"
     export("shapes", model, calibration=HAND)
-    photos = [str(record.image) for record in Coco(shapes_data).read("test")]
+    photos = [str(record.image) for record in Coco(shapes_data).read().records("test")]
     assert main(["caption", *photos, "--model", str(model), "--confidence"]) == 0
     sure = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
     assert len(sure) == len(photos)
@@ -406,7 +406,10 @@ def test_a_confidence_is_of_the_search_that_it_was_calibrated_on(
     model = tmp_path / "sure.safetensors"
     export("shapes", model, calibration=HAND)  # as files of version 0.4, which do not say it
     captioner = load(model)
-    photo, width = Coco(shapes_data).read("test")[0].image, captioner.search.config["width"]
+    photo, width = (
+        Coco(shapes_data).read().records("test")[0].image,
+        captioner.search.config["width"],
+    )
     own = captioner(photo)
     assert own.confidence is not None
     narrow = captioner.search.replace(BeamSearch, width=width + 1)
@@ -434,7 +437,7 @@ def test_a_caption_without_its_end_is_never_sure(
     export(
         "shapes", model, calibration=replace(HAND, bias=9.0, search=search.config), search=search
     )
-    photo = Coco(shapes_data).read("test")[0].image
+    photo = Coco(shapes_data).read().records("test")[0].image
     caption = load(model)(photo)
     assert (len(caption.words), caption.confidence) == (3, None)
     command = ["caption", str(photo), "--model", str(model)]

@@ -80,7 +80,11 @@ def test_captions_of_scenes_score_as_in_the_coco_evaluation() -> None:
 def coco(folder: Path) -> list[list[str]]:
     """The captions of some photos of COCO."""
     reader = Coco(folder / "coco-mini")
-    return [list(record.captions) for split in ("train", "val") for record in reader.read(split)]
+    return [
+        list(record.captions)
+        for split in ("train", "val")
+        for record in reader.read().records(split)
+    ]
 
 
 @pytest.mark.parametrize("captions_of", [lambda folder: flickr8k(folder)[::24], coco])

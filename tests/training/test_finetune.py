@@ -249,7 +249,7 @@ def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
 @pytest.mark.integration
 def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path) -> None:
     write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
-    records = Coco(tmp_path / "scenes", objects=False).read("val")
+    records = Coco(tmp_path / "scenes", objects=False).read().records("val")
     found, share, _ = best_between("shapes", load("shapes"), records, "ptb")
     assert share == 1
     assert found.config == load("shapes").config

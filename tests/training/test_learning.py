@@ -60,7 +60,7 @@ def test_six_scenes_are_learnt_by_heart(
         *("--trainer.max_epochs", "60", "--trainer.check_val_every_n_epoch", "60"),
     )
     captioner = load(folder / "best.ckpt", kernels=kernels == "on")
-    records = Coco(data).read("train")
+    records = Coco(data).read().records("train")
     captions = split_captions(captioner, records)
     references = {record.image_id: record.captions for record in records}
     report = Report.of(captions, references, tokenizer=captioner.vocabulary.tokenizer)

@@ -48,7 +48,7 @@ def test_the_page_shows_the_captions_of_the_last_validation(
     run = train_into("run", *TWO, "--model.learning_rate", "0.03", *averaging)
     page = (run / PAGE).read_text()
     assert epochs(page) == ["3", "2", "1"]
-    records = Coco(shapes_data).read("val")[::2]
+    records = Coco(shapes_data).read().records("val")[::2]
     latest = load(run / "last.ckpt")([record.image for record in records])
     assert [each[0] for each in captions(page)] == [caption.text for caption in latest]
     assert [len(each) for each in captions(page)] == [3, 3]
@@ -96,7 +96,7 @@ def test_photos_that_have_gone_are_left_out(
     options = ["--data.reader.init_args.root", str(data), "--data.features", str(tmp_path / "f")]
     options += ["--model.encoder.init_args.trainable_stages=0", "--validation_page.images=8"]
     train_into("run", *options)
-    gone, *_, last = Coco(data).read("val")
+    gone, *_, last = Coco(data).read().records("val")
     gone.image.unlink()
     page = (train_into("run", *options, "--overwrite") / PAGE).read_text()
     assert last.image.name in page
@@ -125,7 +125,7 @@ def test_each_validation_logs_what_ground_finds(train_into: Train, shapes_data: 
     options += ("--model.encoder.init_args.trainable_stages", "0")
     folder = train_into("run", *FLUENT, *options)
     captioner = load(folder / "last.ckpt")
-    split = Coco(shapes_data).read("val")
+    split = Coco(shapes_data).read().records("val")
     records = split[::2]
     captions = captioner([record.image for record in records])
     texts = {record.image_id: each.text for record, each in zip(records, captions, strict=True)}

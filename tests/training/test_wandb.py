@@ -117,7 +117,7 @@ def staged(run: Path) -> dict[str, bytes]:
 
 @pytest.mark.integration
 def test_each_validation_logs_a_table_of_the_same_images(resumed: Path, shapes_data: Path) -> None:
-    records = Coco(shapes_data).read("val")[::2]
+    records = Coco(shapes_data).read().records("val")[::2]
     files = staged(resumed)
     tables = [json.loads(content) for content in files.values() if content.startswith(b"{")]
     assert len(tables) == 3

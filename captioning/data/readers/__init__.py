@@ -1,15 +1,18 @@
 """Readers of data sets, one for each kind of file format."""
 
 import inspect
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES, PACKED
 from captioning.data.photo_files import TAR, holds_files
 from captioning.data.readers.coco import Coco, Karpathy
+from captioning.data.readers.data_set import DataSet, Problem
 from captioning.data.readers.flickr import Flickr8k, Flickr30kEntities
 from captioning.data.readers.hugging_face import HuggingFace
-from captioning.data.readers.reader import Contents, Joined, Problem, Reader
+from captioning.data.readers.joined import Joined
+from captioning.data.readers.reader import Reader
 from captioning.data.readers.table import CaptionTable, Sidecar
 from captioning.errors import InputError
 from captioning.shelf import data_path
@@ -19,13 +22,13 @@ READERS: list[type[Reader]] = [
 ]
 """The readers that `reader_for` chooses from."""
 
-__all__ = ["READERS", "CaptionTable", "Coco", "Contents", "Flickr8k", "Flickr30kEntities"]
+__all__ = ["READERS", "CaptionTable", "Coco", "DataSet", "Flickr8k", "Flickr30kEntities"]
 __all__ += ["HuggingFace", "Joined", "Karpathy", "Problem", "Reader", "Sidecar", "reader_for"]
 
 
 def reader_for(
     root: str | Path,
-    objects: bool = True,
+    objects: bool | str = True,
     images: str | Path | None = None,
     caption_column: str | None = None,
     photo_column: str | None = None,
@@ -35,7 +38,8 @@ def reader_for(
 
     Args:
         root: a folder, a file, or the address of a data set of the Hub.
-        objects: whether to read boxes and masks, where there are some.
+        objects: whether to read boxes and masks, where there are some; the name of a split reads
+            those of this split.
         images: folder of the photos; by default where the reader looks for them.
         caption_column: the column of the captions, if the data set is a table.
         photo_column: the column of the photos, if the data set is a table.
@@ -46,11 +50,14 @@ def reader_for(
         raise InputError(f"{root}: a photo, not a data set; give the folder of photos and captions")
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
-    kind = next((kind for kind in READERS if kind.recognises(root)), None)
-    kind = kind or next((kind for kind in READERS if kind.resembles(root)), None)
-    if kind in (None, HuggingFace) and (root.suffix.lower() == TAR or holds_files(root, f"*{TAR}")):
+    recognising = (reader_class for reader_class in READERS if reader_class.recognises(root))
+    resembling = (reader_class for reader_class in READERS if reader_class.resembles(root))
+    reader_class = next(chain(recognising, resembling), None)
+    if reader_class in (None, HuggingFace) and (
+        root.suffix.lower() == TAR or holds_files(root, f"*{TAR}")
+    ):
         raise InputError(f"{root}: holds photos in tar files; {PACKED[TAR]}")
-    if kind is None:
+    if reader_class is None:
         raise InputError(
             f"{root}: unknown layout; expected photos with a text file beside each, a table such "
             "as captions.csv or metadata.jsonl (a first line with file_name,caption), Parquet "
@@ -58,12 +65,14 @@ def reader_for(
             "(Karpathy), Flickr8k.token.txt (Flickr8k), or Sentences and Annotations (Flickr30k "
             "Entities); a reader of your own: --import its module"
         )
-    taken = inspect.signature(kind).parameters
+    parameters = inspect.signature(reader_class).parameters
     columns = {"caption_column": caption_column, "photo_column": photo_column}
-    if any(column is not None for column in columns.values()) and "caption_column" not in taken:
-        raise InputError(f"{root}: read by {kind.__name__}, which has no columns; name none")
-    if images is not None and kind is HuggingFace:
+    if any(columns.values()) and "caption_column" not in parameters:
+        raise InputError(
+            f"{root}: read by {reader_class.__name__}, which has no columns; name none"
+        )
+    if images is not None and reader_class is HuggingFace:
         raise InputError(f"{root}: has its photos inside; omit the folder of the images")
     options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
     options |= columns
-    return kind(root, **{name: value for name, value in options.items() if name in taken})
+    return reader_class(root, **{name: options[name] for name in options if name in parameters})

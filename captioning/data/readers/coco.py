@@ -1,29 +1,24 @@
 """The JSON formats of COCO (captions, boxes, masks) and of Karpathy's splits."""
 
 from collections import defaultdict
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers import dataset_files as files
-from captioning.data.readers.reader import (
-    Contents,
-    Problem,
-    Reader,
-    Row,
-    field,
-    listed,
-    numbered,
-    parsed,
-)
+from captioning.data.readers import dataset_files
+from captioning.data.readers.data_set import UNLISTED, DataSet, Problem
+from captioning.data.readers.fields import field, listed, numbered, parse_entries
+from captioning.data.readers.reader import Reader, Row, read_files
 from captioning.data.records import ImageObject, Record
-from captioning.data.splits import in_order, split_in, split_name
+from captioning.data.splits import split_in, split_name
 from captioning.errors import InputError, reading, shown
 from captioning.files import read_json
 
 CAPTIONS = "captions_"
 KEYS = ("annotations", "image_id", "caption")
 KARPATHY_KEYS = ("images", "sentences", "raw")
+
+ImageId = int | str
 
 
 class Coco(Reader):
@@ -35,7 +30,7 @@ class Coco(Reader):
 
     Where no file has such a name, all JSON files in this format are read. A word such as val in a
     file's name is its split; a single file without such a word is divided into train and val, and
-    so is that of train if val has none.
+    so is that of train if val has none. An image without a file name is called by its id.
     VizWiz' captions that are marked as rejected or precanned are left out.
 
     Args:
@@ -44,7 +39,8 @@ class Coco(Reader):
             ``images`` below `root`.
         annotations: folder of the JSON files; by default ``annotations`` below `root`.
         year: the release to read if the folder has several, such as 2017.
-        objects: whether to read boxes and masks, which take gigabytes of memory for all of COCO.
+        objects: whether to read boxes and masks, which take gigabytes of memory for all of COCO;
+            the name of a split reads those of this split.
         val_fraction: see `Reader`.
     """
 
@@ -54,7 +50,7 @@ class Coco(Reader):
         images: str | Path | None = None,
         annotations: str | Path | None = None,
         year: int | None = None,
-        objects: bool = True,
+        objects: bool | str = True,
         val_fraction: float | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
@@ -68,82 +64,132 @@ class Coco(Reader):
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return bool(files.json_files(root, *KEYS))
+        return bool(dataset_files.json_files(root, *KEYS))
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that have a file; val is a part of train if it has none."""
-        return super().splits if "" in self._files else in_order(self._files)
+    def read(self) -> DataSet:
+        return self.make_data_set(*read_files(self._caption_files(), self._read_file))
 
-    @cached_property
-    def _files(self) -> dict[str, Path]:
+    def _caption_files(self) -> dict[str, Path]:
         """The file of each split; under "", the one to divide into train and val."""
         folder, pattern = self.annotations, f"{CAPTIONS}*{self.year or ''}.json"
-        its = sorted((folder or self.root / "annotations").glob(pattern))
-        names = [file.stem.removeprefix(CAPTIONS) for file in its]
+        files = sorted((folder or self.root / "annotations").glob(pattern))
+        names = [file.stem.removeprefix(CAPTIONS) for file in files]
         splits = [split_name(name.rstrip("0123456789") or name) for name in names]
-        if not its and self.year is None:
-            its = files.json_files(folder or self.root, *KEYS)
-            names = [file.stem for file in its]
+        if not files and self.year is None:
+            files = dataset_files.json_files(folder or self.root, *KEYS)
+            names = [file.stem for file in files]
             splits = [split_in(name) or name for name in names]
-            if len(its) == 1 and split_in(names[0]) is None:
-                return {"": its[0]}
-        if not its:
+            if len(files) == 1 and split_in(names[0]) is None:
+                return {"": files[0]}
+        if not files:
             raise InputError(f"{folder or self.root}: no {pattern} here; give its folder")
-        found = zip(splits, names, its, strict=True)
-        files_by_split = {
-            split if splits.count(split) == 1 else name: file for split, name, file in found
-        }
+        files_by_split: dict[str, Path] = {}
+        for split, name, file in zip(splits, names, files, strict=True):
+            files_by_split[split if splits.count(split) == 1 else name] = file
         if "train" in files_by_split and "val" not in splits:  # with nothing to validate on
             files_by_split[""] = files_by_split.pop("train")
         return files_by_split
 
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        return {split: self._of(split, problems) for split in self._files}
-
-    def _load(self, split: str) -> Contents:
-        if "" in self._files:
-            return super()._load(split)
-        problems: list[Problem] = []
-        return Contents(self._of(split, problems), problems)
-
-    def _of(self, split: str, problems: list[Problem]) -> list[Record]:
-        file = self._files[split]
-        dataset, release = read_json(file), file.stem.removeprefix(CAPTIONS)
-        with reading(f"{file}: not COCO's captions"):
-            rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
-            dataset = {"images": []} | dataset if self.captions_only else dataset
-            images = numbered(f"{file}: image", field(dataset, "images", list))
-        names = dict(parsed(images, self._image, problems))
-        find = files.id_finder(names)
-        captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
-        for image_id, caption in filter(None, parsed(rows, _caption, problems)):
-            known = find(image_id)
-            if known is not None or self.captions_only:
-                captions.setdefault(image_id if known is None else known, []).append(caption)
-            else:
-                place = f"image id {image_id} in {file.name}"
-                problems.append(Problem("captions of images that are not listed", place))
-        objects: dict[int | str | None, list[ImageObject]] = defaultdict(list)
+    def _read_file(self, file: Path, split: str) -> tuple[list[Record], list[Problem]]:
+        release = file.stem.removeprefix(CAPTIONS)
+        names, captions, problems = _read_captions(file, split or None)
+        objects: dict[ImageId, list[ImageObject]] = {}
         instances = file.with_name(f"instances_{release}.json")
-        if self.objects and instances.exists():
-            for image_id, thing in _objects(instances, problems):
-                objects[find(image_id)].append(thing)
+        if self._needs_objects(split) and instances.exists():
+            objects, problems_of_objects = _read_objects(instances, names, split or None)
+            problems += problems_of_objects
         split = split_in(release) or split
-        bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
-        folders = [base / part for base in bases for part in (release, split) if part]
-        folders += files.folders_of(split, bases) if split else []
-        folders += files.photo_folders(*reversed(bases))
-        photos = self._photos([names.get(each, "") for each in captions], file, folders, split)
-        return [
-            Record(photo, image_id, tuple(texts), tuple(objects[image_id]))
-            for photo, (image_id, texts) in zip(photos, captions.items(), strict=True)
+        photo_names = [names[image_id] for image_id in captions]
+        folders = self._photo_folders(release, split)
+        photos = self.find_photos(photo_names, file, folders, split=split)
+        records = [
+            Record(photo, image_id, tuple(captions[image_id]), tuple(objects.get(image_id, ())))
+            for photo, image_id in zip(photos, captions, strict=True)
         ]
+        return records, problems
 
-    def _image(self, entry: Any) -> tuple[int | str, str]:
-        image_id = field(entry, "id", int, str)
-        entry = {"file_name": ""} | entry if self.captions_only else entry
-        return image_id, field(entry, "file_name", str)
+    def _needs_objects(self, split: str) -> bool:
+        if isinstance(self.objects, bool):
+            return self.objects
+        objects_split = split_name(self.objects)
+        is_divided = not split and objects_split in ("train", "val")
+        return is_divided or objects_split == split_name(split)
+
+    def _photo_folders(self, release: str, split: str) -> list[Path]:
+        bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
+        folders = [base / name for base in bases for name in (release, split) if name]
+        if split:
+            folders += dataset_files.folders_of(split, bases)
+        return folders + dataset_files.photo_folders(*reversed(bases))
+
+
+def _read_captions(
+    file: Path, split: str | None
+) -> tuple[dict[ImageId, str], dict[ImageId, list[str]], list[Problem]]:
+    """The names of a file's images and their captions, by id."""
+    dataset = read_json(file)
+    with reading(f"{file}: not COCO's captions"):
+        annotations = numbered(f"{file}: annotation", field(dataset, "annotations", list))
+        images = numbered(f"{file}: image", field({"images": []} | dataset, "images", list))
+    ids_and_names, problems = parse_entries(images, _parse_image, split)
+    ids_and_captions, malformed = parse_entries(annotations, _parse_caption, split)
+    problems += malformed
+    names = dict(ids_and_names)
+    if not names:
+        names = {image_id: str(image_id) for image_id, _ in ids_and_captions}
+    captions: dict[ImageId, list[str]] = {image_id: [] for image_id in names}
+    find_image = dataset_files.id_finder(names)
+    for image_id, caption in ids_and_captions:
+        listed_id = find_image(image_id)
+        if listed_id is None:
+            problems.append(Problem(UNLISTED, f"image id {image_id} in {file.name}", split))
+        elif caption is not None:
+            captions[listed_id].append(caption)
+    return names, captions, problems
+
+
+def _parse_image(entry: Any) -> tuple[ImageId, str]:
+    image_id = field(entry, "id", int, str)
+    return image_id, field({"file_name": str(image_id)} | entry, "file_name", str)
+
+
+def _parse_caption(entry: Any) -> tuple[ImageId, str | None]:
+    """The id of the image and the caption, or None if it is marked as rejected or precanned."""
+    image_id, caption = field(entry, "image_id", int, str), field(entry, "caption", str)
+    is_rejected = entry.get("is_rejected") or entry.get("is_precanned")
+    return image_id, None if is_rejected else caption
+
+
+def _read_objects(
+    file: Path, image_ids: Iterable[ImageId], split: str | None
+) -> tuple[dict[ImageId, list[ImageObject]], list[Problem]]:
+    """The objects of images by their ids."""
+    dataset = read_json(file)
+    with reading(f"{file}: not COCO's instances (objects: false of the reader leaves boxes out)"):
+        annotations = numbered(f"{file}: annotation", field(dataset, "annotations", list))
+        categories = field(dataset, "categories", list)
+        names = {field(entry, "id", int): field(entry, "name", str) for entry in categories}
+
+    def parse(entry: Any) -> tuple[ImageId, ImageObject]:
+        box, category = field(entry, "bbox", list), field(entry, "category_id", int)
+        # Comparing refuses NaN, and a number of 400 digits has no float.
+        if len(box) != 4 or not all(isinstance(x, int | float) and abs(x) <= 1e6 for x in box):
+            raise ValueError(f"bbox {shown(box)} is not left, top, width, height in pixels")
+        if category not in names:
+            raise ValueError(f"category_id {category} is not listed")
+        left, top, width, height = map(float, box)
+        mask = entry.get("segmentation")
+        image_object = ImageObject(names[category], (left, top, width, height), mask)
+        return field(entry, "image_id", int, str), image_object
+
+    ids_and_objects, problems = parse_entries(annotations, parse, split)
+    find_image = dataset_files.id_finder(image_ids)
+    objects: dict[ImageId, list[ImageObject]] = defaultdict(list)
+    for image_id, image_object in ids_and_objects:
+        listed_id = find_image(image_id)
+        if listed_id is not None:  # images without captions have objects, too
+            objects[listed_id].append(image_object)
+    return objects, problems
 
 
 class Karpathy(Reader):
@@ -159,54 +205,31 @@ class Karpathy(Reader):
     def recognises(cls, root: Path) -> bool:
         if root.is_file():
             return root.match("dataset*.json")
-        return any(files.has_keys(file, *KARPATHY_KEYS) for file in root.glob("dataset_*.json"))
+        files = root.glob("dataset_*.json")
+        return any(dataset_files.has_keys(file, *KARPATHY_KEYS) for file in files)
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return bool(files.json_files(root, *KARPATHY_KEYS))
+        return bool(dataset_files.json_files(root, *KARPATHY_KEYS))
 
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        found = files.json_files(self.root, *KARPATHY_KEYS) if self.root.is_dir() else [self.root]
-        if len(found) != 1:
-            held = listed(file.name for file in found)
-            raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
-        [file] = found
+    def read(self) -> DataSet:
+        files = [self.root]
+        if self.root.is_dir():
+            files = dataset_files.json_files(self.root, *KARPATHY_KEYS)
+        if len(files) != 1:
+            names = listed(file.name for file in files)
+            raise InputError(f"{self.root}: holds {names}; give the path of one dataset_*.json")
+        [file] = files
         with reading(f"{file}: not Karpathy's format"):
-            rows = numbered(f"{file}: image", field(read_json(file), "images", list))
-        return self._records(parsed(rows, self._row, problems), file)
-
-    def _row(self, image: Any) -> Row:
-        captions = [field(each, "raw", str) for each in field(image, "sentences", list)]
-        if self.captions_only:  # these may be missing
-            image = {"filename": "", "split": ""} | image
-        name = field(image, "filename", str)
-        image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
-        photo = f"{field(image, 'filepath', str)}/{name}" if name and "filepath" in image else name
-        return Row(photo, captions, split_name(field(image, "split", str)), image_id)
+            images = numbered(f"{file}: image", field(read_json(file), "images", list))
+        rows, problems = parse_entries(images, _parse_karpathy)
+        return self.make_data_set(self.make_records(rows, file), problems)
 
 
-def _caption(entry: Any) -> tuple[int | str, str] | None:
-    found = field(entry, "image_id", int, str), field(entry, "caption", str)
-    return None if entry.get("is_rejected") or entry.get("is_precanned") else found
-
-
-def _objects(file: Path, problems: list[Problem]) -> list[tuple[int | str, ImageObject]]:
-    dataset = read_json(file)
-    with reading(f"{file}: not COCO's instances (objects: false of the reader leaves boxes out)"):
-        annotations = field(dataset, "annotations", list)
-        categories = field(dataset, "categories", list)
-        names = {field(entry, "id", int): field(entry, "name", str) for entry in categories}
-
-    def parse(entry: Any) -> tuple[int | str, ImageObject]:
-        box, category = field(entry, "bbox", list), field(entry, "category_id", int)
-        # Comparing refuses NaN, and a number of 400 digits has no float.
-        if len(box) != 4 or not all(isinstance(x, int | float) and abs(x) <= 1e6 for x in box):
-            raise ValueError(f"bbox {shown(box)} is not left, top, width, height in pixels")
-        if category not in names:
-            raise ValueError(f"category_id {category} is not listed")
-        left, top, width, height = map(float, box)
-        mask = entry.get("segmentation")
-        found = ImageObject(names[category], (left, top, width, height), mask)
-        return field(entry, "image_id", int, str), found
-
-    return list(parsed(numbered(f"{file}: annotation", annotations), parse, problems))
+def _parse_karpathy(image: Any) -> Row:
+    captions = [field(sentence, "raw", str) for sentence in field(image, "sentences", list)]
+    image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
+    image = {"filename": str(image_id), "split": ""} | image  # references may lack these
+    name = field(image, "filename", str)
+    photo = f"{field(image, 'filepath', str)}/{name}" if "filepath" in image else name
+    return Row(photo, captions, split_name(field(image, "split", str)), image_id)

@@ -27,24 +27,32 @@ def photo_folders(*bases: Path) -> list[Path]:
 
 def folders_of(split: str, bases: Iterable[Path]) -> list[Path]:
     """The folders in the `bases` whose name has the split as a word, such as val2014 for val."""
-    inside = (path for base in bases if base.is_dir() for path in sorted(base.iterdir()))
-    return [path for path in inside if split_in(path.name) == split and path.is_dir()]
+    folders: list[Path] = []
+    for base in bases:
+        if base.is_dir():
+            paths = sorted(base.iterdir())
+            folders += [p for p in paths if split_in(p.name) == split and p.is_dir()]
+    return folders
 
 
 def json_files(root: Path, *keys: str) -> list[Path]:
     """The JSON files with these keys, in a folder and its folder annotations, or `root` itself."""
     if root.is_file():
-        found = [root] if root.suffix.lower() == ".json" else []
+        files = [root] if root.suffix.lower() == ".json" else []
     else:
-        found = [*sorted(root.glob("*.json")), *sorted((root / "annotations").glob("*.json"))]
-    found = found if len(found) <= MOST_FILES else []
-    return [file for file in found if not keys or has_keys(file, *keys)]
+        files = [*sorted(root.glob("*.json")), *sorted((root / "annotations").glob("*.json"))]
+    if len(files) > MOST_FILES:
+        return []
+    return [file for file in files if not keys or has_keys(file, *keys)]
 
 
 def has_keys(file: Path, *keys: str) -> bool:
     """Whether the file has all of these keys, at any depth; it is searched, not parsed."""
     try:
-        with opened(file) as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with (
+            opened(file) as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
             return all(re.search(rb'"%b"\s*:' % key.encode(), content) for key in keys)
     except InputError:  # such as of an empty file; whoever reads it says why
         return False
@@ -68,7 +76,7 @@ def find_images(
         names: of the images, relative to their folder.
         folders: where they may be.
         source: the file that lists the images, for messages.
-        split: theirs; folders named for another split are not searched.
+        split: of the images; folders named for another split are not searched.
         required: whether to raise InputError, which names one path, if no image is found.
     """
     names, folders = list(names), list(dict.fromkeys(folders))
@@ -90,28 +98,31 @@ def find_images(
     return [folders[0] / name for name in names]
 
 
-def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | None]:
-    """Finds an id among known ones, also where one file writes 12 and the other "12" or "000012".
+def id_finder(image_ids: Iterable[int | str]) -> Callable[[int | str], int | str | None]:
+    """Finds an id among these, also where one file writes 12 and the other "12" or "000012".
 
-    The function returns the known id, or None if there is none or several fit.
+    The function returns the id as it is among these, or None if there is none or several fit.
     """
 
     def number(image_id: int | str) -> int | str:
         digits = str(image_id)
         return digits.lstrip("0") or "0" if digits.isascii() and digits.isdecimal() else image_id
 
-    exact, by_number = set(known), defaultdict(list)
-    for image_id in exact:
-        by_number[number(image_id)].append(image_id)
+    listed_ids = set(image_ids)
+    ids_by_number: dict[int | str, list[int | str]] = defaultdict(list)
+    for image_id in listed_ids:
+        ids_by_number[number(image_id)].append(image_id)
 
-    def find(sought: int | str) -> int | str | None:
-        fitting = [sought] if sought in exact else by_number.get(number(sought), [])
-        return fitting[0] if len(fitting) == 1 else None
+    def find(image_id: int | str) -> int | str | None:
+        if image_id in listed_ids:
+            return image_id
+        ids = ids_by_number.get(number(image_id), [])
+        return ids[0] if len(ids) == 1 else None
 
     return find
 
 
-def ends(path: str) -> list[tuple[str, ...]]:
+def path_ends(path: str) -> list[tuple[str, ...]]:
     """The last parts of a path, from the most to its file name alone."""
     parts = PureWindowsPath(path).parts[-MOST_PARTS:]  # separated by slashes or backslashes
     return [parts[first:] for first in range(len(parts))]
@@ -124,11 +135,12 @@ def _images_below(names: Iterable[str], folder: Path, split: str | None) -> dict
     for parent, subfolders, file_names in walk(folder):
         subfolders[:] = [name for name in subfolders if split_in(name) not in other_splits]
         for path in (parent / name for name in file_names):
-            for end in ends(str(path.relative_to(folder))):
+            for end in path_ends(str(path.relative_to(folder))):
                 files[end].append(path)
-    candidates = {
-        name: next((files[end] for end in ends(name) if end in files), []) for name in names
-    }
-    images = {name: paths[0] for name, paths in candidates.items() if len(paths) == 1}
+    images: dict[str, Path] = {}
+    for name in names:
+        longest_end = next((end for end in path_ends(name) if end in files), None)
+        if longest_end is not None and len(files[longest_end]) == 1:
+            [images[name]] = files[longest_end]
     counts = Counter(images.values())
     return {name: path for name, path in images.items() if counts[path] == 1}

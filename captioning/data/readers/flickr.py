@@ -6,20 +6,25 @@ Image-to-Sentence Models".
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.reader import Contents, Problem, Reader, Row, parsed
-from captioning.data.readers.rows import names_photo, rows_of
+from captioning.data.readers.data_set import DataSet, Problem
+from captioning.data.readers.fields import Entry, parse_entries
+from captioning.data.readers.reader import Reader, Row, read_files
+from captioning.data.readers.rows import is_photo_name, read_table
 from captioning.data.records import ImageObject, Phrase, Record
-from captioning.data.splits import SPLITS
+from captioning.data.splits import SPLITS, split_name
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
 from captioning.files import text_of
 
 TOKENS = ("Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt")
-PARTS = {"train": "train", "val": "dev", "test": "test"}  # of Flickr_8k.devImages.txt
+LISTS = {
+    "train": "Flickr_8k.trainImages.txt",
+    "val": "Flickr_8k.devImages.txt",
+    "test": "Flickr_8k.testImages.txt",
+}
 
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 
@@ -43,24 +48,27 @@ class Flickr8k(Reader):
     def recognises(cls, root: Path) -> bool:
         return root.match("Flickr8k*.token.txt") or any((root / file).is_file() for file in TOKENS)
 
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        files = [self.root / file for file in TOKENS]
-        file = next(filter(Path.is_file, [self.root, *files]), files[0])
+    def read(self) -> DataSet:
+        files = [self.root, *(self.root / name for name in TOKENS)]
+        file = next(filter(Path.is_file, files), files[1])
+        table = read_table(file)
         captions: dict[str, list[str]] = defaultdict(list)
-        for row in rows_of(file, problems):
+        for row in table.rows:
             captions[row.name].extend(row.captions)
-        lists: dict[str | None, list[str]] = {}
+        names_by_split: dict[str, list[str]] = {}
         if self.root.is_dir():
-            paths = {s: file.with_name(f"Flickr_8k.{p}Images.txt") for s, p in PARTS.items()}
-            lists = {split: _names(path) for split, path in paths.items() if path.is_file()}
-        # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
-        lists = lists or {None: list(filter(names_photo, captions))}
+            for split, name in LISTS.items():
+                if file.with_name(name).is_file():
+                    names_by_split[split] = _read_list(file.with_name(name))
+        if not names_by_split:
+            # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
+            names_by_split[""] = list(filter(is_photo_name, captions))
         rows = [
             Row(name, captions.get(name, ()), split, Path(name).stem)
-            for split, names in lists.items()
+            for split, names in names_by_split.items()
             for name in names
         ]
-        return self._records(rows, file)
+        return self.make_data_set(self.make_records(rows, file), table.problems)
 
 
 class Flickr30kEntities(Reader):
@@ -73,11 +81,11 @@ class Flickr30kEntities(Reader):
         root: the folder that holds ``Sentences``, ``Annotations``, and ``train.txt``, ``val.txt``
             or ``test.txt``, the lists of images.
         images: folder of the photos; by default ``flickr30k-images`` or ``images`` in `root`.
-        objects: whether to read boxes.
+        objects: whether to read boxes; the name of a split reads those of this split.
     """
 
     def __init__(
-        self, root: str | Path, images: str | Path | None = None, objects: bool = True
+        self, root: str | Path, images: str | Path | None = None, objects: bool | str = True
     ) -> None:
         super().__init__(root, images)
         self.objects = objects
@@ -86,67 +94,84 @@ class Flickr30kEntities(Reader):
     def recognises(cls, root: Path) -> bool:
         return (root / SENTENCES).is_dir() and (root / ANNOTATIONS).is_dir()
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        found = tuple(split for split in SPLITS if (self.root / f"{split}.txt").is_file())
-        if not found:
+    def read(self) -> DataSet:
+        files = {split: self.root / f"{split}.txt" for split in SPLITS}
+        files = {split: file for split, file in files.items() if file.is_file()}
+        if not files:
             raise InputError(
                 f"{self.root}: no list of images; put train.txt, val.txt or test.txt there"
             )
-        return found
+        splits, problems = read_files(files, self._read_file)
+        return DataSet(splits, problems, self.root)
 
-    def _load(self, split: str) -> Contents:
-        file = self.root / f"{split}.txt"
-        names = _names(file)
-        paths = self._photos([f"{name}.jpg" for name in names], file)
-        images = ((f"{self.root}: {pair[0]}", pair) for pair in zip(names, paths, strict=True))
-        problems: list[Problem] = []
-        return Contents(list(parsed(images, self._record, problems)), problems)
+    def _read_file(self, file: Path, split: str) -> tuple[list[Record], list[Problem]]:
+        names = _read_list(file)
+        photos = self.find_photos([f"{name}.jpg" for name in names], file)
+        entries = [
+            Entry(f"{self.root}: {name}", (name, photo, self._needs_objects(split)))
+            for name, photo in zip(names, photos, strict=True)
+        ]
+        return parse_entries(entries, self._parse_image, split)
 
-    def _record(self, image: tuple[str, Path]) -> Record:
-        name, path = image
+    def _needs_objects(self, split: str) -> bool:
+        return self.objects if isinstance(self.objects, bool) else split_name(self.objects) == split
+
+    def _parse_image(self, image: tuple[str, Path, bool]) -> Record:
+        name, photo, needs_objects = image
         sentences = text_of(self.root / SENTENCES / f"{name}.txt").splitlines()
-        read = [_sentence(sentence) for sentence in filter(str.strip, sentences)]
-        objects = _boxes(self.root / ANNOTATIONS / f"{name}.xml") if self.objects else ()
-        captions, phrases = (tuple(part) for part in zip(*read, strict=True)) if read else ((), ())
-        return Record(path, name, captions, tuple(objects), phrases)
+        captions: list[str] = []
+        phrases: list[tuple[Phrase, ...]] = []
+        for sentence in filter(str.strip, sentences):
+            caption, phrases_of_caption = _parse_sentence(sentence)
+            captions.append(caption)
+            phrases.append(phrases_of_caption)
+        objects: list[ImageObject] = []
+        if needs_objects:
+            objects = _read_boxes(self.root / ANNOTATIONS / f"{name}.xml")
+        return Record(photo, name, tuple(captions), tuple(objects), tuple(phrases))
 
 
-def _names(file: Path) -> list[str]:
+def _read_list(file: Path) -> list[str]:
+    """The lines of a file, without repeats and empty ones."""
     return list(dict.fromkeys(filter(None, map(str.strip, text_of(file).splitlines()))))
 
 
-def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
+def _parse_sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
     """A sentence without its marks, and its phrases."""
-    caption, phrases, end, count = "", [], 0, 0
-    for found in PHRASE.finditer(line):
-        before = line[end : found.start()]
-        start = count + len(tokenize(before))
-        count = start + len(tokenize(found[3]))
-        phrases.append(Phrase(found[1], start, count))
-        caption += before + found[3]
-        end = found.end()
+    caption = ""
+    phrases: list[Phrase] = []
+    end = word_count = 0
+    for match in PHRASE.finditer(line):
+        text_before = line[end : match.start()]
+        start = word_count + len(tokenize(text_before))
+        word_count = start + len(tokenize(match[3]))
+        phrases.append(Phrase(match[1], start, word_count))
+        caption += text_before + match[3]
+        end = match.end()
     caption += line[end:]
-    count += len(tokenize(line[end:]))
+    word_count += len(tokenize(line[end:]))
     if "[/EN#" in caption:
         raise ValueError(f"{shown(line)} is no sentence with phrases such as [/EN#3/people A man]")
-    # Numbers of words before and after a phrase are right unless a token goes across its end.
-    is_right = count == len(tokenize(caption))
-    return caption.strip(), tuple(p for p in phrases if p.start < p.stop) if is_right else ()
+    # Numbers of words before and after a phrase are wrong if a token goes across its end.
+    if word_count != len(tokenize(caption)):
+        phrases = []
+    return caption.strip(), tuple(phrase for phrase in phrases if phrase.start < phrase.stop)
 
 
-def _boxes(file: Path) -> Iterator[ImageObject]:
+def _read_boxes(file: Path) -> list[ImageObject]:
     with reading(file, ElementTree.ParseError):
         root = ElementTree.fromstring(text_of(file))
-    for thing in root.iter("object"):
-        box = thing.find("bndbox")
+    objects: list[ImageObject] = []
+    for annotation in root.iter("object"):
+        box = annotation.find("bndbox")
         if box is None:
             continue  # a scene, or something without a clear outline
         edges = [int(box.findtext(edge) or "") for edge in ("xmin", "ymin", "xmax", "ymax")]
         left, top, right, bottom = edges
         if right < left or bottom < top:
             raise ValueError(f"{file.name}: a box has the edges {edges}")
-        for name in thing.findall("name"):
-            # Pixels are counted from one, and the last one belongs to the box.
-            size = right - left + 1.0, bottom - top + 1.0
-            yield ImageObject((name.text or "").strip(), (left - 1.0, top - 1.0, *size))
+        # Pixels are counted from one, and the last one belongs to the box.
+        pixels = (left - 1.0, top - 1.0, right - left + 1.0, bottom - top + 1.0)
+        for name in annotation.findall("name"):
+            objects.append(ImageObject((name.text or "").strip(), pixels))
+    return objects

@@ -1,14 +1,15 @@
 """Data sets of Hugging Face: Parquet files, and what `save_to_disk` writes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from captioning.data.photo_files import Rows, holds_rows, rows_by_split
-from captioning.data.readers.reader import Problem, Reader, Row
-from captioning.data.readers.rows import rows_in
-from captioning.data.records import Record
+from captioning.data.photo_files import holds_rows, rows_by_split
+from captioning.data.readers.data_set import DataSet, Problem
+from captioning.data.readers.fields import Entry
+from captioning.data.readers.reader import Reader, Row
+from captioning.data.readers.rows import table_of
 from captioning.errors import InputError, reading
 
 
@@ -47,33 +48,37 @@ class HuggingFace(Reader):
     def resembles(cls, root: Path) -> bool:
         return holds_rows(root)
 
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+    def read(self) -> DataSet:
         splits = rows_by_split(Path(os.path.abspath(self.root)))  # noqa: PTH100 - keeps links
         rows: list[Row] = []
-        for split, table in splits.items():
+        problems: list[Problem] = []
+        for split, split_rows in splits.items():
+            photo_column = self.photo_column or next(iter(split_rows.photos))
+            if photo_column not in split_rows.photos:
+                columns = ", ".join(split_rows.photos)
+                raise InputError(
+                    f"{self.root}: photos are in {columns}, none is called {photo_column!r}"
+                )
             with reading(self.root):
-                entries = list(self._entries(split, table))
-            photo = self.photo_column or next(iter(table.photos))
-            rows += (
-                row._replace(split=row.split or split)
-                for row in rows_in(self.root, entries, problems, self.caption_column, photo)
-            )
-        return self._records(rows, self.root)
+                entries = list(self._entries(split, split_rows.texts, photo_column))
+            table = table_of(self.root, entries, self.caption_column, photo_column, split)
+            rows += (row._replace(split=row.split or split) for row in table.rows)
+            problems += table.problems
+        return self.make_data_set(self.make_records(rows, self.root), problems)
 
-    def _entries(self, split: str, table: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The rows of a split with their places; absent texts are empty."""
-        photo = self.photo_column or next(iter(table.photos))
-        if photo not in table.photos:
-            columns = ", ".join(table.photos)
-            raise InputError(f"{self.root}: photos are in {columns}, none is called {photo!r}")
-        suffix = f":{photo}" if self.photo_column else ""
+    def _entries(self, split: str, texts: Any, photo_column: str) -> Iterator[Entry]:
+        """The rows of a split; absent texts are empty."""
+        suffix = f":{photo_column}" if self.photo_column else ""
         number = 0
-        for batch in table.texts.iter(1000):
-            for texts in batch.to_pylist():
+        for batch in texts.iter(1000):
+            for row in batch.to_pylist():
                 name = f"{split}/{number}{suffix}"
-                filled = {key: "" if value is None else value for key, value in texts.items()}
-                yield f"{self.root}: row {name}", {**filled, photo: name}
+                columns = {column: text for column, text in row.items() if text is not None}
+                empty = dict.fromkeys(row, "")
+                yield Entry(f"{self.root}: row {name}", {**empty, **columns, photo_column: name})
                 number += 1
 
-    def _photos(self, names: list[str], *_: Any) -> list[Path]:
+    def find_photos(
+        self, names: list[str], source: Path, folders: Sequence[Path] = (), **options: Any
+    ) -> list[Path]:
         return [Path(name) if self.captions_only else self.root / name for name in names]

@@ -7,12 +7,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.reader import MALFORMED, Problem, Row, field, listed, numbered, parsed
+from captioning.data.readers.data_set import MALFORMED, Problem
+from captioning.data.readers.fields import Entry, field, listed, numbered, parse_entries
+from captioning.data.readers.reader import Row
 from captioning.data.splits import ALIASES, SPLITS, split_name
 from captioning.errors import InputError, shown
 from captioning.files import read_json, text_of
@@ -40,46 +43,67 @@ SEPARATORS = ",;\t|"
 QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere they are text
 
 
-def rows_of(
-    file: Path,
-    problems: list[Problem],
-    caption_column: str | None = None,
-    photo_column: str | None = None,
-) -> list[Row]:
-    """The rows of a table; malformed ones are added to the problems.
+@dataclass(frozen=True)
+class Table:
+    """The rows of a table, and the problems of those that are left out."""
+
+    rows: list[Row]
+    problems: list[Problem]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that count.
+
+    Attributes:
+        photo: that of the photos' names.
+        captions: those of the captions.
+        split: that of the splits; None if there is none.
+    """
+
+    photo: str
+    captions: list[str]
+    split: str | None
+
+
+def read_table(
+    file: Path, caption_column: str | None = None, photo_column: str | None = None
+) -> Table:
+    """Read a table: CSV and its relatives, JSON or JSON lines.
 
     Raises:
         InputError: the file cannot be read, or it is not clear which column has photos or captions.
     """
-    faults: list[Problem] = []
-    found: Iterator[tuple[str, Any]]
-    if file.suffix.lower() == ".jsonl":
-        found = json_lines(file, faults)
+    suffix = file.suffix.lower()
+    problems: list[Problem] = []
+    if suffix == ".json":
+        entries = _read_json_list(file)
+    elif suffix == ".jsonl":
+        entries, problems = read_json_lines(file)
     else:
-        found = _json_rows(file) if file.suffix.lower() == ".json" else _csv_rows(file, faults)
-    entries = list(found)
+        entries, problems = _read_csv(file)
     if not entries:
         advice = f"{file}: no captions; add rows of file_name and caption"
-        raise InputError(faults[0].name if faults else advice)
-    rows = rows_in(file, entries, faults, caption_column, photo_column)
-    problems += faults
-    return rows
+        raise InputError(problems[0].name if problems else advice)
+    table = table_of(file, entries, caption_column, photo_column)
+    return Table(table.rows, problems + table.problems)
 
 
-def rows_in(
-    file: Path,
-    entries: Sequence[tuple[str, Any]],
-    problems: list[Problem],
+def table_of(
+    source: Path,
+    entries: Sequence[Entry],
     caption_column: str | None = None,
     photo_column: str | None = None,
-) -> list[Row]:
-    """The rows of a table's entries, which come with their places; see `rows_of`."""
-    objects = [entry for _, entry in entries if isinstance(entry, dict)]
-    parse = partial(_rows, *_columns(file, objects, caption_column, photo_column))
-    return [row for several in parsed(entries, parse, problems) for row in several]
+    split: str | None = None,
+) -> Table:
+    """The table of these entries; `split` is that of its problems. See `read_table`."""
+    objects = [entry.value for entry in entries if isinstance(entry.value, dict)]
+    columns = _find_columns(source, objects, caption_column, photo_column)
+    rows_of_entries, problems = parse_entries(entries, partial(_parse_row, columns), split)
+    return Table([row for rows in rows_of_entries for row in rows], problems)
 
 
-def names_photo(value: object) -> bool:
+def is_photo_name(value: object) -> bool:
     """Whether a value looks like the name of a photo, not its address in the web."""
     name = NUMBER.sub("", value.strip().lower()) if isinstance(value, str) else ""
     return name.endswith(tuple(IMAGE_SUFFIXES)) and "://" not in name
@@ -92,14 +116,56 @@ def column_name(column: object) -> str:
 
 def has_columns(names: Iterable[str]) -> bool:
     """Whether there are usual names of columns of photos and of captions."""
-    known = set(map(column_name, names))
-    return not known.isdisjoint(IMAGE_COLUMNS) and not known.isdisjoint(CAPTION_COLUMNS)
+    column_names = set(map(column_name, names))
+    has_photos = not column_names.isdisjoint(IMAGE_COLUMNS)
+    return has_photos and not column_names.isdisjoint(CAPTION_COLUMNS)
 
 
-def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[str, str]]]:
+def read_json_lines(file: Path) -> tuple[list[Entry], list[Problem]]:
+    """The value of each line; lines that are not JSON are problems."""
+    lines = numbered(f"{file}: line", text_of(file).split("\n"))
+
+    def parse(line: Entry) -> Entry:
+        return Entry(line.place, json.loads(line.value))
+
+    return parse_entries((Entry(line.place, line) for line in lines if line.value.strip()), parse)
+
+
+def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
+    """The rows as dictionaries by column; those with too few or too many values are problems."""
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    header: list[str] = []
+    for place, values in _csv_values(file):
+        if isinstance(values, csv.Error):
+            advice = 'write a quote inside a quoted caption as ""'
+            problems.append(Problem(MALFORMED, f"{place}: not CSV ({values}); {advice}"))
+            continue
+        if not header:
+            header = [column.strip() for column in values]
+            if not is_photo_name(header[0]):
+                continue
+            header = _default_header(len(header))  # the first line is a row already
+        if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
+            # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
+            values[-1:] = values[-1].split(maxsplit=1)
+        if len(values) == len(header):
+            entries.append(Entry(place, dict(zip(header, values, strict=True))))
+        else:
+            counts = f"{len(values)} values, where the first line has {len(header)}"
+            advice = 'put a caption with commas in double quotes, "so, for example"'
+            problems.append(Problem(MALFORMED, f"{place}: {counts}; {advice}"))
+    return entries, problems
+
+
+def _csv_values(file: Path) -> Iterator[tuple[str, list[str] | csv.Error]]:
+    """The place and the values of each line that is not empty, or why it is not CSV."""
     text = text_of(file)
-    first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
-    separator = min(SEPARATORS, key=lambda s: first.find(s) if s in first else len(first))
+    first_line = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
+    positions = {
+        separator: first_line.find(separator) for separator in SEPARATORS if separator in first_line
+    }
+    separator = min(positions, key=lambda separator: positions[separator], default=SEPARATORS[0])
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
@@ -107,35 +173,17 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
         delimiter=separator,
         quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
-    header: list[str] = []
     while True:
         place = f"{file}: line {reader.line_num + 1}"  # a row may have several lines
         try:
             values = next(reader, None)
         except csv.Error as error:
-            advice = 'write a quote inside a quoted caption as ""'
-            problems.append(Problem(MALFORMED, f"{place}: not CSV ({error}); {advice}"))
+            yield place, error
             continue
         if values is None:
             return
-        if not any(values):
-            continue
-        if separator not in QUOTED:
-            values = list(map(_unquoted, values))
-        if not header:
-            header = [column.strip() for column in values]
-            if not names_photo(header[0]):
-                continue
-            header = _default_header(len(header))  # the first line is a row already
-        if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
-            # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
-            values[-1:] = values[-1].split(maxsplit=1)
-        if len(values) == len(header):
-            yield place, dict(zip(header, values, strict=True))
-        else:
-            counts = f"{len(values)} values, where the first line has {len(header)}"
-            advice = 'put a caption with commas in double quotes, "so, for example"'
-            problems.append(Problem(MALFORMED, f"{place}: {counts}; {advice}"))
+        if any(values):
+            yield place, values if separator in QUOTED else list(map(_unquoted, values))
 
 
 def _default_header(count: int) -> list[str]:
@@ -145,117 +193,130 @@ def _default_header(count: int) -> list[str]:
 
 def _unquoted(value: str) -> str:
     """A value without the quotes around it, if they are no quotes of the text."""
-    inside = re.fullmatch(r'"((?:[^"]|"")*)"', value)
-    return inside[1].replace('""', '"') if inside else value
+    match = re.fullmatch(r'"((?:[^"]|"")*)"', value)
+    return match[1].replace('""', '"') if match else value
 
 
-def json_lines(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
-    """The place and the value of each line; lines that are not JSON are problems."""
-    for place, line in numbered(f"{file}: line", text_of(file).split("\n")):
-        if line.strip():
-            yield from ((place, value) for value in parsed([(place, line)], json.loads, problems))
-
-
-def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
-    """The rows of a list, of a list "data" as TextCaps', or of lists by split as R2Gen's.
+def _read_json_list(file: Path) -> list[Entry]:
+    """The elements of a list, of a list "data" as TextCaps', or of lists by split as R2Gen's.
 
     A single object of names and captions is a row for each name.
     """
     content = read_json(file)
-    lists: dict[str, Any] = {"": content}
-    if isinstance(content, dict):
-        lists = {"": content.get("data")}
-        if content and all(key.lower() in ALIASES for key in content):
-            lists = content
-        elif content and all(map(names_photo, content)):
-            lists = {"": [{"file_name": n, "caption": text} for n, text in content.items()]}
+    if isinstance(content, dict) and content:
+        if all(key.lower() in ALIASES for key in content):
+            return _read_lists_by_split(file, content)
+        if all(map(is_photo_name, content)):
+            content = [{"file_name": name, "caption": text} for name, text in content.items()]
+        else:
+            content = content.get("data")
+    _check_list(file, content)
+    return list(numbered(f"{file}: row", content))
+
+
+def _read_lists_by_split(file: Path, lists: dict[str, Any]) -> list[Entry]:
+    entries: list[Entry] = []
     for split, rows in lists.items():
-        if not isinstance(rows, list):
-            raise InputError(f"{file}: no list of objects with the name of a photo and its caption")
-        for place, row in numbered(f"{file}: {split} row" if split else f"{file}: row", rows):
-            yield place, {**row, "split": split} if split and isinstance(row, dict) else row
+        _check_list(file, rows)
+        for place, row in numbered(f"{file}: {split} row", rows):
+            entries.append(Entry(place, {**row, "split": split} if isinstance(row, dict) else row))
+    return entries
 
 
-def _columns(
-    file: Path,
-    entries: list[dict[str, Any]],
+def _check_list(file: Path, rows: Any) -> None:
+    if not isinstance(rows, list):
+        raise InputError(f"{file}: no list of objects with the name of a photo and its caption")
+
+
+def _find_columns(
+    source: Path,
+    rows: list[dict[str, Any]],
     caption_column: str | None,
     photo_column: str | None,
-) -> tuple[str, list[str], str | None]:
+) -> Columns:
     """The columns of the photo, the captions and the split, by their names."""
-    names = list(dict.fromkeys(name for entry in entries for name in entry))
-    by_column_name = {column_name(name): name for name in reversed(names)}
-    table = f"{file} with the columns {listed(names)}"
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    names_by_usual_name = {column_name(name): name for name in reversed(names)}
+    table = f"{source} with the columns {listed(names)}"
 
-    def named(column: str) -> str:
-        if column not in names and column_name(column) not in by_column_name:
+    def column_called(column: str) -> str:
+        if column not in names and column_name(column) not in names_by_usual_name:
             raise InputError(f"{table}: none is called {column!r}; give one of these")
-        return column if column in names else by_column_name[column_name(column)]
+        return column if column in names else names_by_usual_name[column_name(column)]
 
-    usual_photos = [by_column_name[name] for name in IMAGE_COLUMNS if name in by_column_name]
-    if photo_column is None and not usual_photos:
+    def usual_columns(usual_names: Iterable[str]) -> list[str]:
+        return [names_by_usual_name[name] for name in usual_names if name in names_by_usual_name]
+
+    photo_columns = usual_columns(IMAGE_COLUMNS)
+    if photo_column is None and not photo_columns:
         raise InputError(
             f"{table}: none is that of the photos; call it file_name, or name it by --photo-column"
         )
-    image = named(photo_column) if photo_column is not None else usual_photos[0]
+    photo = photo_columns[0] if photo_column is None else column_called(photo_column)
 
-    split = next((by_column_name[name] for name in SPLIT_COLUMNS if name in by_column_name), None)
+    split = next(iter(usual_columns(SPLIT_COLUMNS)), None)
     if split is not None and column_name(split) != "split":  # it may be another kind of set
-        splits = {split_name(str(entry.get(split))) for entry in entries}
-        split = split if splits <= set(SPLITS) else None
+        values = {split_name(str(row.get(split))) for row in rows}
+        split = split if values <= set(SPLITS) else None
 
     if caption_column is not None:
-        return image, [named(caption_column)], split
-    usual = [by_column_name[name] for name in CAPTION_COLUMNS if name in by_column_name]
+        return Columns(photo, [column_called(caption_column)], split)
+    caption_columns = usual_columns(CAPTION_COLUMNS)
     numbered_columns = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
-    if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:
-        return image, usual[:1], split
-    if not numbered_columns and len(usual) != 1:
-        count = "several are" if usual else "none is"
+    if caption_columns and column_name(caption_columns[0]) in CAPTION_COLUMNS[:2]:
+        return Columns(photo, caption_columns[:1], split)
+    if not numbered_columns and len(caption_columns) != 1:
+        count = "several are" if caption_columns else "none is"
         raise InputError(
             f"{table}: {count} called as captions usually are (caption, text, comment, ...); name "
             "that of the captions by --caption-column (in a configuration, the reader's "
             "caption_column)"
         )
-    return image, numbered_columns or usual, split
+    return Columns(photo, numbered_columns or caption_columns, split)
 
 
-def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> list[Row]:
-    photos = _each(field(entry, image, str, list))
-    texts = [t for name in captions for t in _texts(field(entry, name, str, list, dict))]
-    if len(captions) > 1:  # a column for each caption: some photos have fewer
-        texts = list(filter(None, texts))
-    part = None
-    if split is not None and split in entry:
-        part = split_name(field(entry, split, str))
-        if not part:
-            raise ValueError(f"an empty {split}")
-    if not photos or not all(isinstance(name, str) and name.strip() for name in photos):
-        raise ValueError(f"an empty {image}")
-    names = (NUMBER.sub("", name) if names_photo(name) else name for name in map(str.strip, photos))
-    paths = (PurePosixPath(name).as_posix() for name in names)
-    return [Row(path, texts or [""], part, path) for path in paths]
+def _parse_row(columns: Columns, entry: Any) -> list[Row]:
+    """A row for each photo of an entry."""
+    photos = field(entry, columns.photo, str, list)
+    photos = photos if isinstance(photos, list) else [photos]
+    captions: list[str] = []
+    for column in columns.captions:
+        captions += _parse_captions(field(entry, column, str, list, dict))
+    if len(columns.captions) > 1:  # a column for each caption: some photos have fewer
+        captions = list(filter(None, captions))
+    split = None
+    if columns.split is not None and columns.split in entry:
+        split = split_name(field(entry, columns.split, str))
+        if not split:
+            raise ValueError(f"an empty {columns.split}")
+    if not photos or not all(isinstance(photo, str) and photo.strip() for photo in photos):
+        raise ValueError(f"an empty {columns.photo}")
+    paths = [_photo_path(photo.strip()) for photo in photos]
+    return [Row(path, captions or [""], split, path) for path in paths]
 
 
-def _each(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _photo_path(name: str) -> str:
+    """The path of a photo without the number of a caption, such as a.jpg for a.jpg#0."""
+    return PurePosixPath(NUMBER.sub("", name) if is_photo_name(name) else name).as_posix()
 
 
-def _texts(value: Any) -> list[str]:
+def _parse_captions(value: Any) -> list[str]:
     """The captions of a value: texts or objects such as {"raw": ..., "id": ...}, one or a list.
 
     A list may be written as JSON, or as Python writes it, which pandas puts into tables.
     """
     if isinstance(value, list):
-        return [text for part in value for text in _texts(part)]
-    if isinstance(value, dict) and (names := [n for n in CAPTION_COLUMNS if n in value]):
-        return _texts(value[names[0]])
+        return [caption for element in value for caption in _parse_captions(element)]
+    if isinstance(value, dict):
+        for name in CAPTION_COLUMNS:
+            if name in value:
+                return _parse_captions(value[name])
     if not isinstance(value, str):
         raise ValueError(f"{shown(value)} is not a caption")
     text = value.strip()
     if text.startswith(('["', "['")):
         with suppress(ValueError, RecursionError):
-            return _texts(json.loads(text))
+            return _parse_captions(json.loads(text))
         with suppress(ValueError, SyntaxError):
             if re.fullmatch(rf"\[(?:{STRING})(?:, (?:{STRING}))*\]", text):
                 return [ast.literal_eval(caption) for caption in re.findall(STRING, text)]

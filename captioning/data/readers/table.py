@@ -3,13 +3,16 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import accumulate, product
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES, raw_twins
 from captioning.data.readers import dataset_files
-from captioning.data.readers.reader import MALFORMED, Problem, Reader, Row, listed
-from captioning.data.readers.rows import has_columns, names_photo, rows_of
+from captioning.data.readers.data_set import MALFORMED, UNREADABLE, DataSet, Problem
+from captioning.data.readers.fields import listed
+from captioning.data.readers.reader import Reader, Row
+from captioning.data.readers.rows import has_columns, is_photo_name, read_table
 from captioning.data.records import Record
 from captioning.data.splits import SPLITS, split_in, split_name
 from captioning.errors import InputError
@@ -61,39 +64,55 @@ class CaptionTable(Reader):
     def resembles(cls, root: Path) -> bool:
         return _names_photos(root) if root.is_file() else bool(_other_tables(root))
 
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        tables = [self.root] if self.root.is_file() else self._tables()
-        if not tables:
+    def read(self) -> DataSet:
+        files = [self.root] if self.root.is_file() else self._table_files()
+        if not files:
             raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
-        splits = [_split_of(file.relative_to(self.folder)) for file in tables]
-        is_single = len(tables) == 1 and tables[0].parent == self.folder
-        if is_single:
-            splits = [None] * len(tables)
-        records: defaultdict[str, list[Record]] = defaultdict(list)
-        for file, split in zip(tables, splits, strict=True):
-            below = file.parent.relative_to(self.folder)
-            rows = [
-                row._replace(split=row.split or split, image_id=(below / row.name).as_posix())
-                for row in rows_of(file, problems, self.caption_column, self.photo_column)
-            ]
-            if file.name in METADATA and not any(row.split for row in rows):
-                rows = _by_folder(rows)
-            folders = dataset_files.photo_folders(file.parent, self.folder)
-            if self.images is not None:
-                folders = [self.images / below, self.images]
-            # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
-            theirs = split if file.parent != self.folder else None
-            folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
-            for part, its in self._records(rows, file, folders, theirs, False).items():
-                records[part] += its
-        return records
+        splits: defaultdict[str, list[Record]] = defaultdict(list)
+        problems: list[Problem] = []
+        is_single = len(files) == 1 and files[0].parent == self.folder
+        for file in files:
+            split = None if is_single else _split_of(file.relative_to(self.folder))
+            try:
+                records_by_split, problems_of_file = self._read_file(file, split)
+            except InputError as error:
+                if split is None:
+                    raise
+                records_by_split = {split: []}
+                problems_of_file = [Problem(UNREADABLE, str(error), split)]
+            for name, records in records_by_split.items():
+                splits[name] += records
+            problems += problems_of_file
+        return self.make_data_set(splits, problems)
 
-    def _tables(self) -> list[Path]:
-        found = _usual_tables(self.root) or _other_tables(self.root)
-        names = [file.relative_to(self.root) for file in found]
+    def _read_file(
+        self, file: Path, split: str | None
+    ) -> tuple[dict[str, list[Record]], list[Problem]]:
+        """The records of a table by split, and its problems, where its name has this split."""
+        below = file.parent.relative_to(self.folder)
+        table = read_table(file, self.caption_column, self.photo_column)
+        rows = [
+            row._replace(split=row.split or split, image_id=(below / row.name).as_posix())
+            for row in table.rows
+        ]
+        if file.name in METADATA and not any(row.split for row in rows):
+            rows = _split_by_folder(rows)
+        folders = dataset_files.photo_folders(file.parent, self.folder)
+        if self.images is not None:
+            folders = [self.images / below, self.images]
+        if split is not None:
+            folders[1:1] = dataset_files.folders_of(split, folders[:1])
+        # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
+        folder_split = split if file.parent != self.folder else None
+        records = self.make_records(rows, file, folders, split=folder_split, required=False)
+        return records, [replace(problem, split=split) for problem in table.problems]
+
+    def _table_files(self) -> list[Path]:
+        files = _usual_tables(self.root) or _other_tables(self.root)
+        names = [file.relative_to(self.root) for file in files]
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
             raise InputError(f"{self.root}: holds {listed(names)}; give the path of one of them")
-        return found
+        return files
 
 
 class Sidecar(Reader):
@@ -110,77 +129,85 @@ class Sidecar(Reader):
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return any(text is not None for _, text in _pairs(root))
+        return any(text_file is not None for _, text_file in _photos_with_texts(root))
 
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        folder, rows = self.images or self.root, []
-        unreadable: list[OSError] = []
-        for photo, text in _pairs(folder, unreadable.append):
+    def read(self) -> DataSet:
+        folder = self.images or self.root
+        rows: list[Row] = []
+        problems: list[Problem] = []
+
+        def add_problem(error: OSError) -> None:
+            problems.append(Problem(MALFORMED, f"{error.filename}: {error.strerror}"))
+
+        for photo, text_file in _photos_with_texts(folder, add_problem):
             try:
-                lines = [] if text is None else text_of(text).splitlines()
+                lines = [] if text_file is None else text_of(text_file).splitlines()
             except InputError as error:
                 problems.append(Problem(MALFORMED, str(error)))
                 continue
             name = photo.relative_to(folder).as_posix()
-            captions = [caption for line in lines if (caption := line.strip())]
+            captions = list(filter(None, map(str.strip, lines)))
             rows.append(Row(name, captions, None, name))
-        for fault in unreadable:
-            problems.append(Problem(MALFORMED, f"{fault.filename}: {fault.strerror}"))
         if not any(row.captions for row in rows):
             raise InputError(
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
             )
-        return self._records(_by_folder(rows), folder, [folder])
+        records = self.make_records(_split_by_folder(rows), folder, [folder])
+        return self.make_data_set(records, problems)
 
 
-def _by_folder(rows: list[Row]) -> list[Row]:
+def _split_by_folder(rows: list[Row]) -> list[Row]:
     """The rows with their uppermost folders as splits, if all are splits."""
-    tops = [split_name(row.name.partition("/")[0]) for row in rows]
-    if not set(tops) <= set(SPLITS):
+    splits = [split_name(row.name.partition("/")[0]) for row in rows]
+    if not set(splits) <= set(SPLITS):
         return rows
-    return [row._replace(split=top) for row, top in zip(rows, tops, strict=True)]
+    return [row._replace(split=split) for row, split in zip(rows, splits, strict=True)]
 
 
-def _pairs(
+def _photos_with_texts(
     folder: Path, unreadable: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[Path, Path | None]]:
     """Every photo in and below a folder in order, and its text file if there is one."""
     for parent, _, names in walk(folder, unreadable):
-        inside = [parent / name for name in names]
-        texts = {path.stem: path for path in inside if path.suffix.lower() == ".txt"}
+        files = [parent / name for name in names]
+        texts = {file.stem: file for file in files if file.suffix.lower() == ".txt"}
         twins = raw_twins(names)
-        for path in inside:
-            if path.suffix.lower() in IMAGE_SUFFIXES and path.name not in twins:
-                yield path, texts.get(path.name, texts.get(path.stem))  # photo.jpg.txt, photo.txt
+        for file in files:
+            if file.suffix.lower() in IMAGE_SUFFIXES and file.name not in twins:
+                yield file, texts.get(file.name, texts.get(file.stem))  # photo.jpg.txt, photo.txt
 
 
 def _usual_tables(root: Path) -> list[Path]:
     """The tables of the first usual name: those in the folder, else one in each folder below."""
-    for kind, depth in product(USUAL, ("", "*/", "*/*/")):
-        found = sorted(path for name in kind for path in root.glob(depth + name))
-        if found := [path for path in found if kind is TABLES or _names_photos(path)]:
-            return found
+    for patterns, depth in product(USUAL, ("", "*/", "*/*/")):
+        files = sorted(file for pattern in patterns for file in root.glob(depth + pattern))
+        if patterns is not TABLES:
+            files = [file for file in files if _names_photos(file)]
+        if files:
+            return files
     return []
 
 
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
     photos = [path for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES]
-    photo_names = {name for path in photos for name in (path.name, path.stem)}
+    photo_names = {name for photo in photos for name in (photo.name, photo.stem)}
     files = dataset_files.json_files(root)
     for suffix in (*SUFFIXES, ".txt"):
-        tables = sorted(root.glob(f"*{suffix}"))
-        files += tables if len(tables) <= dataset_files.MOST_FILES else []  # of single photos
-    tables = [
-        file
-        for file in files
-        if photo_names.isdisjoint(accumulate(file.name.split(".")[:-1], "{}.{}".format))
-        if _names_photos(file)
-    ]
-    return [file for file in tables if _split_of(file.relative_to(root))] or tables
+        files_of_suffix = sorted(root.glob(f"*{suffix}"))
+        if len(files_of_suffix) <= dataset_files.MOST_FILES:  # else each is of one photo
+            files += files_of_suffix
+    tables = []
+    for file in files:
+        # a.jpg.json and a.json describe a.jpg
+        beginnings = accumulate(file.name.split(".")[:-1], "{}.{}".format)
+        if photo_names.isdisjoint(beginnings) and _names_photos(file):
+            tables.append(file)
+    return [table for table in tables if _split_of(table.relative_to(root))] or tables
 
 
 def _names_photos(file: Path) -> bool:
+    """Whether the beginning of a file has the columns of a table or the name of a photo."""
     try:
         with opened(file) as content:
             start = content.read(65_536).decode(errors="replace").replace("\0", "")
@@ -189,7 +216,7 @@ def _names_photos(file: Path) -> bool:
     if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
         return False  # a list of photos, or one photo's captions
     cells = re.split(r'[,;\t|\r\n"]', start)
-    return has_columns(cells) or any(map(names_photo, cells))
+    return has_columns(cells) or any(map(is_photo_name, cells))
 
 
 def _split_of(path: Path) -> str | None:

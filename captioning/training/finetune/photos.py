@@ -124,23 +124,27 @@ def read_photos(
         InputError: there are faults, and `skip_bad` is off; or there are too few photos.
     """
     readers = [reader_for(folder, objects=False, **options)]
-    readers += [] if keep is None else [reader_for(keep, objects=False)]
-    reader = readers[0] if keep is None else Joined(readers, balanced=True)
-    checked = check(reader)
+    own_ids = ""
+    if keep is None:
+        checked = check(readers[0])
+    else:
+        readers.append(reader_for(keep, objects=False))
+        joined = Joined(readers, balanced=True)
+        own_ids = f"{next(iter(joined.readers))}/"
+        checked = check(joined)
     if not checked.ok:
         say(*str(checked).split("\n"))
         if not skip_bad:
             raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
 
     def good_records(name: str) -> list[Record]:
-        split = reader.split_called(name)
-        records = reader.read(split) if split else []
+        if checked.data_set.find_split(name) is None:
+            return []
+        records = checked.data_set.records(name)
         return [record for record in records if record.image not in checked.faulty]
 
     train, val = good_records("train"), good_records("val")
-    own = {
-        record.image for split in readers[0].splits for record in readers[0].contents(split).records
-    }
+    own = {r.image for r in (*train, *val) if str(r.image_id).startswith(own_ids)}
     roots = [(folder, options), *([] if keep is None else [(keep, {})])]
     photos = Photos(
         train=[record for record in train if record.image in own],

@@ -26,7 +26,9 @@ def test_every_category_is_named_by_its_own_name_except_orange() -> None:
 
 
 def test_categories_that_are_not_cocos_go_by_their_own_names(shapes_data: Path) -> None:
-    lexicon = Lexicon.of(thing.name for r in Coco(shapes_data).read("train") for thing in r.objects)
+    lexicon = Lexicon.of(
+        thing.name for r in Coco(shapes_data).read().records("train") for thing in r.objects
+    )
     found = named("two crosses above a small orange star and a dog", lexicon)
     assert found == [("crosses", "cross"), ("star", "star")]
 

@@ -75,7 +75,7 @@ def test_what_nobody_annotated_or_named_is_hallucinated(
 def test_batches_give_the_same_as_images_one_by_one(
     captioner: Captioner, shapes_data: Path
 ) -> None:
-    records = Coco(shapes_data).read("train")
+    records = Coco(shapes_data).read().records("train")
     captions = {record.image_id: "a red circle a square" for record in records}
     captions[records[0].image_id] = "square a circle a circle"
     reports = [report_of(captioner, records, captions, batch_size=size) for size in (1, 6)]

@@ -1,0 +1,77 @@
+"""Several data sets as one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from statistics import fmean
+
+from captioning.data.readers.data_set import DataSet, Problem
+from captioning.data.readers.reader import Reader
+from captioning.data.records import Record
+from captioning.data.splits import in_order, split_name
+from captioning.errors import InputError
+
+
+class Joined(Reader):
+    """The images of several data sets, one data set after the other.
+
+    A split has the images of all data sets that have this split. An image's id is its own id behind
+    the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``.
+
+    Args:
+        readers: different data sets.
+        balanced: use at most as many images of a data set's split as those before it have, evenly
+            spaced.
+    """
+
+    def __init__(self, readers: Sequence[Reader], balanced: bool = False) -> None:
+        roots = [reader.root for reader in readers]
+        super().__init__(" + ".join(map(str, roots)))
+        names = [root.stem if root.suffix else root.name for root in roots]
+        if len(set(names)) < len(names):
+            names = [root.as_posix() for root in roots]
+        if len(set(names)) < len(names) or not names:
+            raise InputError(f"Joined: give different data sets, not {self.root}")
+        self.readers = dict(zip(names, readers, strict=True))
+        self.balanced = balanced
+
+    @property
+    def folders(self) -> list[Path]:
+        return [folder for reader in self.readers.values() for folder in reader.folders]
+
+    def read(self) -> DataSet:
+        data_sets = {name: reader.read() for name, reader in self.readers.items()}
+        names = [split for data_set in data_sets.values() for split in data_set.splits]
+        splits = {split: self._join(split, data_sets) for split in in_order(map(split_name, names))}
+        problems: list[Problem] = []
+        for data_set in data_sets.values():
+            for problem in data_set.problems:
+                split = None if problem.split is None else split_name(problem.split)
+                problems.append(replace(problem, split=split))
+        return DataSet(splits, problems, self.root)
+
+    def _join(self, split: str, data_sets: Mapping[str, DataSet]) -> list[Record]:
+        joined: list[Record] = []
+        for name, data_set in data_sets.items():
+            spelling = data_set.find_split(split)
+            records = [] if spelling is None else data_set.splits[spelling]
+            limit = len(joined)
+            if self.balanced and 0 < limit < len(records):
+                records = [records[n * len(records) // limit] for n in range(limit)]
+            joined += [replace(record, image_id=f"{name}/{record.image_id}") for record in records]
+        return joined
+
+    def mean_score(self, scores: Mapping[int | str, float]) -> float:
+        """The geometric mean of the data sets' mean scores, from scores by image id.
+
+        It ranks models alike whatever scale the scores of a data set have.
+        """
+        means = []
+        for name in self.readers:
+            scores_of_set = [
+                score for image, score in scores.items() if str(image).startswith(f"{name}/")
+            ]
+            if scores_of_set:
+                means.append(fmean(scores_of_set))
+        return prod(means) ** (1 / len(means))
