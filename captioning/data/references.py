@@ -1,5 +1,6 @@
 """Captions in files and folders: people's references, and the captions of models to score."""
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,9 +14,9 @@ from captioning.data.readers import Problem, reader_for
 from captioning.data.readers.data_set import MALFORMED, UNREADABLE
 from captioning.data.readers.dataset_files import id_finder, path_ends
 from captioning.data.readers.fields import Entry, field, numbered, parse_entries
-from captioning.data.readers.rows import is_photo_name, read_json_lines, read_table
-from captioning.errors import InputError
-from captioning.files import read_json, text_of
+from captioning.data.readers.rows import is_photo_name, parse_json_lines, read_table
+from captioning.errors import InputError, reading
+from captioning.files import text_of
 from captioning.progress_bar import stage
 
 REMEDY = (
@@ -167,12 +168,15 @@ def _read_captions(
         return captions, table.problems
     problems: list[Problem] = []
     entries: Iterable[Entry]
-    if file.suffix.lower() == ".jsonl" or text_of(file).lstrip().startswith("{"):
-        entries, problems = read_json_lines(file)
-    elif isinstance(content := read_json(file), list):
-        entries = numbered(f"{file}: caption", content)
+    text = text_of(file)
+    if file.suffix.lower() == ".jsonl" or text.lstrip().startswith("{"):
+        entries, problems = parse_json_lines(file, text)
     else:
-        raise InputError(f"{file}: not a list; {REMEDY}")
+        with reading(file):
+            content = json.loads(text)
+        if not isinstance(content, list):
+            raise InputError(f"{file}: not a list; {REMEDY}")
+        entries = numbered(f"{file}: caption", content)
     captions_or_errors, malformed = parse_entries(entries, _parse_caption)
     return list(filter(None, captions_or_errors)), problems + malformed
 

@@ -12,13 +12,19 @@ Parsed = TypeVar("Parsed")
 class Entry(NamedTuple):
     """A row of a table or an element of a JSON list, as read."""
 
-    place: str  # captions.json: annotation 1
+    list_name: str  # captions.json: annotation
+    number: int | str
     value: Any
+
+    @property
+    def place(self) -> str:
+        """The place for messages: ``captions.json: annotation 1``."""
+        return f"{self.list_name} {self.number}"
 
 
 def numbered(list_name: str, values: Iterable[Any]) -> Iterator[Entry]:
     """Entries whose places are numbered from 1: ``captions.json: annotation 1`` and so on."""
-    return (Entry(f"{list_name} {n}", value) for n, value in enumerate(values, start=1))
+    return (Entry(list_name, number, value) for number, value in enumerate(values, start=1))
 
 
 def parse_entries(

@@ -108,7 +108,7 @@ class Flickr30kEntities(Reader):
         names = _read_list(file)
         photos = self.find_photos([f"{name}.jpg" for name in names], file)
         entries = [
-            Entry(f"{self.root}: {name}", (name, photo, self._needs_objects(split)))
+            Entry(f"{self.root}:", name, (name, photo, self._needs_objects(split)))
             for name, photo in zip(names, photos, strict=True)
         ]
         return parse_entries(entries, self._parse_image, split)

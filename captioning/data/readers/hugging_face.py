@@ -75,7 +75,7 @@ class HuggingFace(Reader):
                 name = f"{split}/{number}{suffix}"
                 columns = {column: text for column, text in row.items() if text is not None}
                 empty = dict.fromkeys(row, "")
-                yield Entry(f"{self.root}: row {name}", {**empty, **columns, photo_column: name})
+                yield Entry(f"{self.root}: row", name, {**empty, **columns, photo_column: name})
                 number += 1
 
     def find_photos(

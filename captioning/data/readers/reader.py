@@ -6,7 +6,7 @@ Whoever needs a split takes it from there, by `DataSet.records`; `check` adds wh
 photos. A command reads a data set once and hands on what it read.
 
 The readers of this package work in three steps. Files become `Entry` values with their places, by
-`numbered` or `read_json_lines`, and `parse_entries` makes each a `Row`, or a problem; `read_table`
+`numbered` or `parse_json_lines`, and `parse_entries` makes each a `Row`, or a problem; `read_table`
 does both. `Reader.make_records` finds the photos, and `Reader.make_data_set` divides what has no
 split.
 

@@ -79,7 +79,7 @@ def read_table(
     if suffix == ".json":
         entries = _read_json_list(file)
     elif suffix == ".jsonl":
-        entries, problems = read_json_lines(file)
+        entries, problems = parse_json_lines(file, text_of(file))
     else:
         entries, problems = _read_csv(file)
     if not entries:
@@ -121,14 +121,15 @@ def has_columns(names: Iterable[str]) -> bool:
     return has_photos and not column_names.isdisjoint(CAPTION_COLUMNS)
 
 
-def read_json_lines(file: Path) -> tuple[list[Entry], list[Problem]]:
-    """The value of each line; lines that are not JSON are problems."""
-    lines = numbered(f"{file}: line", text_of(file).split("\n"))
+def parse_json_lines(file: Path, text: str) -> tuple[list[Entry], list[Problem]]:
+    """The value of each line of a file's text; lines that are not JSON are problems."""
+    lines = numbered(f"{file}: line", text.split("\n"))
 
     def parse(line: Entry) -> Entry:
-        return Entry(line.place, json.loads(line.value))
+        return line._replace(value=json.loads(line.value))
 
-    return parse_entries((Entry(line.place, line) for line in lines if line.value.strip()), parse)
+    full_lines = (line for line in lines if line.value.strip())
+    return parse_entries((line._replace(value=line) for line in full_lines), parse)
 
 
 def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
@@ -136,10 +137,11 @@ def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
     entries: list[Entry] = []
     problems: list[Problem] = []
     header: list[str] = []
-    for place, values in _csv_values(file):
+    for line in _csv_lines(file):
+        values = line.value
         if isinstance(values, csv.Error):
             advice = 'write a quote inside a quoted caption as ""'
-            problems.append(Problem(MALFORMED, f"{place}: not CSV ({values}); {advice}"))
+            problems.append(Problem(MALFORMED, f"{line.place}: not CSV ({values}); {advice}"))
             continue
         if not header:
             header = [column.strip() for column in values]
@@ -150,16 +152,16 @@ def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
             # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
             values[-1:] = values[-1].split(maxsplit=1)
         if len(values) == len(header):
-            entries.append(Entry(place, dict(zip(header, values, strict=True))))
+            entries.append(line._replace(value=dict(zip(header, values, strict=True))))
         else:
             counts = f"{len(values)} values, where the first line has {len(header)}"
             advice = 'put a caption with commas in double quotes, "so, for example"'
-            problems.append(Problem(MALFORMED, f"{place}: {counts}; {advice}"))
+            problems.append(Problem(MALFORMED, f"{line.place}: {counts}; {advice}"))
     return entries, problems
 
 
-def _csv_values(file: Path) -> Iterator[tuple[str, list[str] | csv.Error]]:
-    """The place and the values of each line that is not empty, or why it is not CSV."""
+def _csv_lines(file: Path) -> Iterator[Entry]:
+    """The values of each line that is not empty, or the error of one that is not CSV."""
     text = text_of(file)
     first_line = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     positions = {
@@ -174,16 +176,17 @@ def _csv_values(file: Path) -> Iterator[tuple[str, list[str] | csv.Error]]:
         quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
     while True:
-        place = f"{file}: line {reader.line_num + 1}"  # a row may have several lines
+        number = reader.line_num + 1  # a row may have several lines
         try:
             values = next(reader, None)
         except csv.Error as error:
-            yield place, error
+            yield Entry(f"{file}: line", number, error)
             continue
         if values is None:
             return
         if any(values):
-            yield place, values if separator in QUOTED else list(map(_unquoted, values))
+            values = values if separator in QUOTED else list(map(_unquoted, values))
+            yield Entry(f"{file}: line", number, values)
 
 
 def _default_header(count: int) -> list[str]:
@@ -218,8 +221,10 @@ def _read_lists_by_split(file: Path, lists: dict[str, Any]) -> list[Entry]:
     entries: list[Entry] = []
     for split, rows in lists.items():
         _check_list(file, rows)
-        for place, row in numbered(f"{file}: {split} row", rows):
-            entries.append(Entry(place, {**row, "split": split} if isinstance(row, dict) else row))
+        for entry in numbered(f"{file}: {split} row", rows):
+            if isinstance(entry.value, dict):
+                entry = entry._replace(value={**entry.value, "split": split})
+            entries.append(entry)
     return entries
 
 
