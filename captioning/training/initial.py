@@ -1,4 +1,4 @@
-"""Starts a training from another model, whose words may be fewer."""
+"""Starts a training from another model, whose vocabulary may have fewer words."""
 
 import math
 from collections import defaultdict
@@ -8,112 +8,157 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioning.captioner import Captioner, load
+from captioning.captioner import Captioner
 from captioning.captioner.checkpoint import fitted_tensors
+from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 from captioning.progress_bar import say
 
-SHARED = 4
-"""Letters at the beginning that words must have in common to count as alike."""
+PREFIX_LENGTH = 4
+"""Length of the prefix that two words must share to count as similar."""
 
 UNLIKELY = math.log(1 / 100)
-"""Added to the output bias of new words, which otherwise compete with the words they are like."""
+"""Added to the output bias of new words, which otherwise compete with the similar words."""
 
 
-def start_from(model: str, captioner: Captioner) -> None:
-    """Copy the parameters of a model into a captioner, whose vocabulary may have more words.
+def start_words(
+    start: Captioner | None, tokenizer: TokenizerName, keep_words: bool
+) -> tuple[str, ...]:
+    """The words of the start that a training's vocabulary begins with.
 
-    The rows of a new word start from the mean over the known words that begin like it, or over all.
-    Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words of
-    another language or tokenizer are all new, and equally likely. Words that people repeat by the
-    model's captions may be repeated, words that only those have keep their spelling, and its words
-    their ranks.
+    None if there is no start, if `keep_words` is off, or if the tokenizer differs.
+    """
+    if start is None or not keep_words or start.vocabulary.tokenizer != tokenizer:
+        return ()
+    return tuple(start.vocabulary.words)
+
+
+def start_from(start: Captioner, captioner: Captioner, model: str) -> None:
+    """Copy the parameters of a start into a captioner, whose vocabulary may have more words.
+
+    The rows of a new word are the mean over the start's similar words, or over all of its words.
+    The output bias of a new word is lower, so that the captioner begins with the start's captions
+    (`UNLIKELY`). If the language or the tokenizer differs, all words are new, and equally likely.
+    The vocabulary also takes over the start's repeatable words, spellings and ranks.
+
+    Args:
+        start: the captioner to start from; unchanged.
+        captioner: the captioner to train.
+        model: the name or the file of the start, for messages.
 
     Raises:
-        InputError: no such model, by a file or name, or its parts or first words are others.
+        InputError: the parts of the two models differ, or the vocabulary does not begin with the
+            start's words.
     """
-    initial = load(model, kernels=False)
-    parameters, alike = _parameters(initial, model, captioner)
+    parameters, similar_ids = _fitted_parameters(start, captioner, model)
     captioner.model.load_state_dict(parameters)
-    captioner.model.encoder.offsets.update(initial.model.encoder.offsets)
-    theirs, ours = initial.vocabulary, captioner.vocabulary
-    repeatable = ours.repeatable
-    if theirs.repeatable is not None and repeatable is not None:
-        repeatable = {*repeatable, *theirs.repeatable}
-    spellings = {**theirs.spellings, **ours.spellings}
-    kept = set(ours.words[: len(ours.words) - len(alike)])
-    ranks = {**ours.ranks, **{w: rank for w, rank in theirs.ranks.items() if w in kept}}
-    joints = {**theirs.joints, **ours.joints} if kept else ours.joints
-    captioner.vocabulary = Vocabulary(
-        ours.words, ours.tokenizer, repeatable, spellings, ranks, joints
-    )
+    captioner.model.encoder.offsets.update(start.model.encoder.offsets)
+    new_count = len(similar_ids)
+    shared_count = len(captioner.vocabulary.words) - new_count
+    captioner.vocabulary = _merged(start.vocabulary, captioner.vocabulary, shared_count)
     if isinstance(captioner.model.encoder, CNNEncoder):
         captioner.model.encoder.keep_statistics()  # as of pretrained weights
-    if alike:
-        some = sum(map(bool, alike))
+    if new_count:
+        similar_count = sum(map(bool, similar_ids))
         say(
-            f"{len(kept):,} words of {Path(model).name}, and {len(alike):,} new ones, of which "
-            f"{some:,} begin like known ones"
+            f"{shared_count:,} words of {Path(model).name}, and {new_count:,} new ones, of which "
+            f"{similar_count:,} begin like known ones"
         )
 
 
-def between(model: str, captioner: Captioner, share: float) -> Captioner:
-    """A captioner with a share of the parameters that a trained one started from, from 0 to 1.
+def between(start: Captioner, captioner: Captioner, share: float, model: str) -> Captioner:
+    """A captioner whose parameters are interpolated between those of a start and of a trained one.
 
     On few photos, parameters between the two often caption better than either (Wortsman et al.
-    2022, "Robust fine-tuning of zero-shot models", eq. 1). The trained one is left as it is.
+    2022, "Robust fine-tuning of zero-shot models", eq. 1).
+
+    Args:
+        start: the captioner that the training started from; unchanged.
+        captioner: the trained captioner; unchanged.
+        share: weight of the start's parameters, from 0 to 1.
+        model: the name or the file of the start, for messages.
     """
-    first, _ = _parameters(load(model, kernels=False), model, captioner)
-    mixed = Captioner.from_config(captioner.config)
-    mixed.model.encoder.offsets.clear()
-    mixed.model.load_state_dict(
-        {
-            name: value.lerp(first[name], share) if value.is_floating_point() else value
-            for name, value in captioner.model.state_dict().items()
-        }
+    start_parameters, _ = _fitted_parameters(start, captioner, model)
+    interpolated = Captioner.from_config(captioner.config)
+    interpolated.model.encoder.offsets.clear()
+    parameters = captioner.model.state_dict()
+    for name, parameter in parameters.items():
+        if parameter.is_floating_point():
+            parameters[name] = parameter.lerp(start_parameters[name], share)
+    interpolated.model.load_state_dict(parameters)
+    return interpolated.freeze()
+
+
+def _merged(start: Vocabulary, vocabulary: Vocabulary, shared_count: int) -> Vocabulary:
+    """The vocabulary with what the start's vocabulary knows of its words.
+
+    The first `shared_count` words are the start's. Spellings and joints of the new captions come
+    before the start's, ranks after.
+    """
+    repeatable = vocabulary.repeatable
+    if start.repeatable is not None and repeatable is not None:
+        repeatable = {*repeatable, *start.repeatable}
+    shared_words = set(vocabulary.words[:shared_count])
+    shared_ranks = {word: rank for word, rank in start.ranks.items() if word in shared_words}
+    return Vocabulary(
+        vocabulary.words,
+        vocabulary.tokenizer,
+        repeatable,
+        {**start.spellings, **vocabulary.spellings},
+        {**vocabulary.ranks, **shared_ranks},
+        {**start.joints, **vocabulary.joints} if shared_words else vocabulary.joints,
     )
-    return mixed.freeze()
 
 
-def _parameters(
-    initial: Captioner, model: str, captioner: Captioner
+def _fitted_parameters(
+    start: Captioner, captioner: Captioner, model: str
 ) -> tuple[dict[str, Tensor], list[list[int]]]:
-    """A model's parameters, with rows for new words, and the known words that those are like."""
-    known, words = initial.vocabulary.words, captioner.vocabulary.words
-    same = initial.vocabulary.tokenizer == captioner.vocabulary.tokenizer
-    if not same or not set(words).issuperset(known):
-        known = ()
-    if words[: len(known)] != known:
+    """The start's parameters in the shapes of a captioner's, and for each new word similar ids."""
+    words, shared_words = captioner.vocabulary.words, start.vocabulary.words
+    has_same_tokenizer = start.vocabulary.tokenizer == captioner.vocabulary.tokenizer
+    if not has_same_tokenizer or not set(words).issuperset(shared_words):
+        shared_words = ()
+    if words[: len(shared_words)] != shared_words:
         raise InputError(f"{model}: its words are not the first ones of the vocabulary")
-    theirs, ours = (each.model.state_dict() for each in (initial, captioner))
-    alike = _alike(words[len(known) :], known)
-    for name, value in ours.items():
-        first = theirs.get(name, value)
-        if value.shape != first.shape and len(value) == len(captioner.vocabulary):
-            theirs[name] = _extended(first, len(known), alike)
+    similar_ids = _similar_ids(words[len(shared_words) :], shared_words)
+    parameters, start_parameters = captioner.model.state_dict(), start.model.state_dict()
+    for name, parameter in parameters.items():
+        start_parameter = start_parameters.get(name, parameter)
+        has_rows = len(parameter) == len(captioner.vocabulary) if parameter.dim() else False
+        if parameter.shape != start_parameter.shape and has_rows:
+            start_parameters[name] = _extended(start_parameter, len(shared_words), similar_ids)
     try:
-        fitted_tensors(ours, theirs)
+        fitted_tensors(parameters, start_parameters)
     except InputError as error:
         raise InputError(f"{model}: {error}") from None
-    return theirs, alike
+    return start_parameters, similar_ids
 
 
-def _alike(new: Sequence[str], known: Sequence[str]) -> list[list[int]]:
-    """For each new word the ids of the known words that begin most like it; empty for none."""
-    ids: defaultdict[str, list[int]] = defaultdict(list)
-    for index, word in enumerate(known, len(SPECIAL)):
-        for length in range(SHARED, len(word) + 1):
-            ids[word[:length]].append(index)
-    beginnings = ([word[:n] for n in range(len(word), SHARED - 1, -1)] for word in new)
-    return [next((ids[each] for each in its if each in ids), []) for its in beginnings]
+def _similar_ids(new_words: Sequence[str], words: Sequence[str]) -> list[list[int]]:
+    """For each new word the ids of the words that share its longest prefix; empty for none."""
+    ids_by_prefix: defaultdict[str, list[int]] = defaultdict(list)
+    for index, word in enumerate(words, len(SPECIAL)):
+        for length in range(PREFIX_LENGTH, len(word) + 1):
+            ids_by_prefix[word[:length]].append(index)
+
+    def similar_ids(word: str) -> list[int]:
+        for length in range(len(word), PREFIX_LENGTH - 1, -1):
+            if word[:length] in ids_by_prefix:
+                return ids_by_prefix[word[:length]]
+        return []
+
+    return [similar_ids(word) for word in new_words]
 
 
-def _extended(rows: Tensor, known: int, alike: Sequence[list[int]]) -> Tensor:
-    """Rows of known and of new words, each the mean of those alike; a vector is the output bias."""
+def _extended(rows: Tensor, word_count: int, similar_ids: Sequence[list[int]]) -> Tensor:
+    """Rows of words, followed by one row for each new word: the mean over its similar words.
+
+    A vector is the output bias.
+    """
     mean = rows[len(SPECIAL) :].mean(dim=0)
-    new = (rows[ids].mean(dim=0) if ids else mean for ids in alike)
-    if known and rows.dim() == 1:
-        new = (row + UNLIKELY for row in new)
-    return torch.stack([*rows[: len(SPECIAL) + known], *new])
+    new_rows = [rows[ids].mean(dim=0) if ids else mean for ids in similar_ids]
+    if word_count and rows.dim() == 1:
+        new_rows = [row + UNLIKELY for row in new_rows]
+    return torch.stack([*rows[: len(SPECIAL) + word_count], *new_rows])

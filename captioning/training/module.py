@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from captioning import progress_bar
-from captioning.captioner import Captioner
+from captioning.captioner import Captioner, load
 from captioning.captioner.checkpoint import KEY
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
@@ -97,6 +97,7 @@ class CaptioningModule(pl.LightningModule):
         weight_decay: of AdamW.
         warmup: share of the training in which the learning rate rises, before its cosine decay.
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
+        start: the captioner of `initial`; loaded if not given.
 
     Raises:
         InputError: the decoder has no such map, `initial` is a checkpoint of another model, or the
@@ -126,6 +127,7 @@ class CaptioningModule(pl.LightningModule):
         weight_decay: float = 0.01,
         warmup: float = 0.1,
         schedule: Schedule | None = None,
+        start: Captioner | None = None,
     ) -> None:
         super().__init__()
         encoder.grid(preprocessing.size, preprocessing.size)  # an error if the size is too small
@@ -135,7 +137,7 @@ class CaptioningModule(pl.LightningModule):
             self.model, vocabulary, preprocessing, search, default_map, kernels=False
         )
         if initial is not None:
-            start_from(initial, self.captioner)
+            start_from(start or load(initial, kernels=False), self.captioner, initial)
         self.encode: Callable[[Tensor], Tensor] = self.model.encode
         self.kernels = on_by_default()
         self.compile_after = -1

@@ -8,47 +8,58 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import yaml
-from pytorch_lightning.callbacks import (
-    Checkpoint,
-    LambdaCallback,
-    LearningRateMonitor,
-    WeightAveraging,
-)
+from pytorch_lightning.callbacks import LambdaCallback, LearningRateMonitor, WeightAveraging
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from captioning.captioner.checkpoint import read
+from captioning.captioner import Captioner, load
 from captioning.configurable import IMPORT
 from captioning.data.data_module import CaptionData
+from captioning.data.readers import Reader
 from captioning.data.tokenizers import TokenizerName
 from captioning.device import fast_precision
 from captioning.errors import InputError
 from captioning.files import made_folder, only_writer, remove_unfinished, written_whole
 from captioning.kernels import on_by_default
 from captioning.progress_bar import say, stage
-from captioning.shelf import path_of
 from captioning.training import checkpoints, configuration, loggers, validation_images
 from captioning.training.callbacks import Progress, StopEarly, is_at_zero
 from captioning.training.checkpoints import BEST, CONFIG, LAST
 from captioning.training.configuration import plain_messages
+from captioning.training.initial import start_words
 from captioning.training.module import CaptioningModule
 
 
 class TrainCLI(LightningCLI):
-    """The parts of a training, built from YAML files and options."""
+    """The parts of a training, built from YAML files and options.
+
+    Args:
+        settings: options, or a configuration as plain values.
+        start: the captioner of `model.initial`; loaded if not given.
+        reader: the data set of `data.reader`; built if not given.
+    """
 
     @stage("building the model")
     @configuration.restrictions()
-    def __init__(self, arguments: list[str]) -> None:
+    def __init__(
+        self,
+        settings: list[str] | dict[str, Any],
+        start: Captioner | None = None,
+        reader: Reader | None = None,
+    ) -> None:
+        self.start, self.reader = start, reader
         epilog = (
             f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
             "your module, such as another decoder; see docs/configuration.md"
         )
         parser = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
+        if isinstance(settings, list):
+            settings = configuration.lightning_arguments(settings)
         super().__init__(
             CaptioningModule,
             CaptionData,
-            args=configuration.lightning_arguments(arguments),
+            save_config_callback=None,  # it writes before the data set has been read
+            args=settings,
             run=False,
             seed_everything_default=0,
             auto_configure_optimizers=False,
@@ -60,13 +71,13 @@ class TrainCLI(LightningCLI):
         """Add the keys of all parts, whose values are never read as paths of configurations."""
         untyped = {"fail_untyped": False}
         parser.add_class_arguments(pl.Trainer, "trainer", instantiate=False, **untyped)
-        parser.add_class_arguments(CaptioningModule, "model", **untyped)
+        parser.add_class_arguments(CaptioningModule, "model", skip={"start"}, **untyped)
         parser.add_class_arguments(CaptionData, "data", **untyped)
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
-        starts = ("model.initial", "data.tokenizer", "data.keep_words")
-        parser.link_arguments(starts, "data.words", compute_fn=initial_words)
+        sources = ("model.initial", "data.tokenizer", "data.keep_words")
+        parser.link_arguments(sources, "data.words", compute_fn=self.initial_words)
         parser.add_class_arguments(checkpoints.BestCheckpoint, "checkpoints")
         parser.add_class_arguments(StopEarly, "early_stopping")
         parser.add_class_arguments(loggers.ValidationTable, "validation_table")
@@ -88,27 +99,36 @@ class TrainCLI(LightningCLI):
                 "model.objective": {"class_path": "captioning.training.CrossEntropy"},
             }
         )
-        for name, does in (
+        for name, description in (
             ("resume", "continue from last.ckpt in trainer.default_root_dir, or from best.ckpt"),
             ("overwrite", "start again if trainer.default_root_dir contains an earlier run"),
         ):
-            parser.add_argument(f"--{name}", action="store_true", help=does)
+            parser.add_argument(f"--{name}", action="store_true", help=description)
         kernels: Any = Literal["on", "off"]
-        default = "on" if on_by_default() else "off"
-        for name, kind, value, does in (
+        for name, value_type, default, description in (
             ("save_every", float, 10.0, "minutes between checkpoints within a long epoch"),
             ("log_model", bool, False, "keep best.ckpt as an artifact in W&B"),
             ("compile_after", int, 100, "steps before arithmetic is compiled in C++; -1: never"),
-            ("kernels", kernels, default, "off: only the plain model, slower"),
+            (
+                "kernels",
+                kernels,
+                "on" if on_by_default() else "off",
+                "off: only the plain model, slower",
+            ),
         ):
-            parser.add_argument(f"--{name}", type=kind, default=value, help=does)
+            parser.add_argument(f"--{name}", type=value_type, default=default, help=description)
 
-    def instantiate_classes(self) -> None:
-        """Build all parts, unless the folder is unsuitable.
+    def initial_words(
+        self, initial: str | None, tokenizer: TokenizerName = "ptb", keep_words: bool = True
+    ) -> tuple[str, ...]:
+        """The words of `model.initial` that the vocabulary begins with; opens that model."""
+        if self.start is None and initial is not None:
+            self.start = load(initial, kernels=False)
+        return start_words(self.start, tokenizer, keep_words)
 
-        The trainer gets our callbacks, and our loggers if the configuration has none.
-        """
-        config, options = self.config, self.config.trainer
+    def before_instantiate_classes(self) -> None:
+        """Refuse an unsuitable folder or precision, and pass on what is built already."""
+        options = self.config.trainer
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)  # tries a few batches, writes no files
@@ -118,70 +138,88 @@ class TrainCLI(LightningCLI):
                 "take 32-true or bf16-mixed"
             )
         if not self.is_trial:
-            checkpoints.resumed_from(self.folder, config.resume, config.overwrite)
-        self.parts = self.parser.instantiate(config)
-        self.model, self.datamodule = self.parts.model, self.parts.data
+            checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
+        self.settings = self._plain_settings()
+        self.config.model.start = self.start
+        if self.reader is not None:
+            self.config.data.reader = self.reader
+
+    def instantiate_classes(self) -> None:
+        # As Lightning's, which calls a method that jsonargparse has deprecated.
+        self.config_init = self.parser.instantiate(self.config)
+        self.model, self.datamodule = self.config_init.model, self.config_init.data
+        self.trainer = self.instantiate_trainer()
+
+    def _plain_settings(self) -> dict[str, Any]:
+        """The configuration as plain values, without options of this call only."""
+        config = self.config.clone()
+        config.resume = config.overwrite = False
+        # Without its nulls a file would fall back to the defaults, such as downloaded weights.
+        settings: dict[str, Any] = yaml.safe_load(self.parser.dump(config, skip_unset=False))
+        return settings
+
+    def instantiate_trainer(self, **options: Any) -> pl.Trainer:
+        """The trainer with our callbacks, and with our loggers if the configuration has none."""
+        parts, config = self.config_init, self.config
         self.model.kernels, self.model.compile_after = config.kernels == "on", config.compile_after
-        chosen = self.parts.trainer
-        callbacks = configuration.checked_writers(chosen.callbacks, self.folder)
-        logger = configuration.checked_writers(chosen.logger, self.folder)
+        callbacks = configuration.checked_writers(parts.trainer.callbacks, self.folder)
+        logger = configuration.checked_writers(parts.trainer.logger, self.folder)
         if self.shows_progress:
             callbacks.append(Progress())
         if self.is_trial:
             logger = []
         else:
-            best = self.parts.checkpoints
+            best = parts.checkpoints
             best.dirpath = str(made_folder(self.folder))
-            callbacks += [self.parts.early_stopping, self.parts.validation_table]
-            callbacks += [self.parts.validation_page, self.parts.validation_grounding]
+            callbacks += [parts.early_stopping, parts.validation_table]
+            callbacks += [parts.validation_page, parts.validation_grounding]
             # The last one after the best one, whose score it stores.
             callbacks += [loggers.ResumedLogs(), best]
             callbacks.append(checkpoints.LastCheckpoint(config.save_every))
-            if chosen.logger is None:
-                logged = best if config.log_model else None
-                logger = loggers.loggers(self.folder, self.settings(), config.resume, logged)
+            if parts.trainer.logger is None:
+                uploaded = best if config.log_model else None
+                logger = loggers.loggers(self.folder, self.settings, config.resume, uploaded)
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
-        chosen.callbacks, chosen.logger = callbacks, logger or False
-        chosen.default_root_dir = str(self.folder)
-        chosen.enable_progress_bar = False  # of Lightning's
-        if "SLURM_NTASKS" in os.environ and "SLURM_STEP_ID" not in os.environ:
-            os.environ["SLURM_JOB_NAME"] = (
-                "interactive"  # not a task of srun, so do not count tasks
-            )
-        trainer: Any = pl.Trainer(**chosen)
         # Averaged weights are swapped out when a validation ends; callbacks that show them come
-        # before that, checkpoints after.
-        last = (Checkpoint, WeightAveraging)
-        trainer.callbacks.sort(key=lambda each: [isinstance(each, kind) for kind in last])
+        # before that, checkpoints, which Lightning moves to the end, after.
+        callbacks.sort(key=lambda callback: isinstance(callback, WeightAveraging))
+        if "SLURM_NTASKS" in os.environ and "SLURM_STEP_ID" not in os.environ:
+            # Not a task of srun, so do not count tasks.
+            os.environ["SLURM_JOB_NAME"] = "interactive"
+        trainer = super().instantiate_trainer(
+            callbacks=callbacks,
+            logger=logger or False,
+            default_root_dir=str(self.folder),
+            enable_progress_bar=False,
+            **options,
+        )
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # no other was chosen
             trainer.strategy.checkpoint_io = checkpoints.WholeCheckpoints(self.folder)
-        self.trainer = trainer
-
-    def settings(self) -> dict[str, Any]:
-        """The configuration as plain values, without options of this call only."""
-        once = self.config.clone()
-        once.resume = once.overwrite = False
-        # Without its nulls a file would fall back to the defaults, such as downloaded weights.
-        settings: dict[str, Any] = yaml.safe_load(self.parser.dump(once, skip_unset=False))
-        return settings
+        return trainer
 
 
-def initial_words(
-    initial: str | None, tokenizer: TokenizerName = "ptb", keep_words: bool = True
-) -> tuple[str, ...]:
-    """The words of the model that a training starts from; none of another tokenizer's."""
-    config = {} if initial is None else read(path_of(initial))[0]
-    same = keep_words and config.get("tokenizer", "ptb") == tokenizer
-    return tuple(config.get("vocabulary", ())) if same else ()
-
-
-def train(arguments: list[str], begins: Callable[[], None] = lambda: None) -> Path | None:
+def train(arguments: list[str]) -> Path | None:
     """Train by LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
+    Returns and raises as `fit`.
+    """
+    return fit(arguments)
+
+
+def fit(
+    settings: list[str] | dict[str, Any],
+    start: Captioner | None = None,
+    reader: Reader | None = None,
+    on_start: Callable[[], None] = lambda: None,
+) -> Path | None:
+    """Train by options, or by a configuration as plain values.
+
     Args:
-        arguments: the options.
-        begins: called when all checks have passed and an earlier run in the folder is replaced.
+        settings: the options of LightningCLI, or the values of a configuration.
+        start: the captioner of `model.initial`; loaded if not given.
+        reader: the data set of `data.reader`; built if not given.
+        on_start: called when all checks have passed and an earlier run in the folder is replaced.
 
     Returns:
         The best checkpoint, or the last one if no validation has run; None if batches were only
@@ -192,7 +230,7 @@ def train(arguments: list[str], begins: Callable[[], None] = lambda: None) -> Pa
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
     with plain_messages():
-        cli = TrainCLI(arguments)
+        cli = TrainCLI(settings, start, reader)
         is_first = cli.trainer.is_global_zero
         try:
             with stage("train", cli.shows_progress):
@@ -200,68 +238,72 @@ def train(arguments: list[str], begins: Callable[[], None] = lambda: None) -> Pa
                     cli.trainer.fit(cli.model, cli.datamodule)
                     return None
                 with only_writer(cli.folder) if is_first else nullcontext():
-                    _fit(cli, begins)
+                    _fit(cli, on_start)
         finally:
             if cli.model.kernels:
                 from captioning.kernels.compiled import compile_from_now
 
                 compile_from_now(False)
-        if not is_first:
-            return None
-        best, stopped = cli.parts.checkpoints, cli.parts.early_stopping
-        if reason := stopped.stopping_reason_message:
-            reason = reason.removesuffix(" Signaling Trainer to stop.")
-            say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
-        if best.best_model_score is not None:
-            line = f"best {best.monitor}: {best.best_model_score:.4f}"
-            if is_at_zero(best.mode, best.best_model_score):
-                line += ", as no caption resembles its references yet; give more epochs or photos"
-            say(line)
-        if (cli.folder / BEST).exists():
-            return cli.folder / BEST
-        if cli.shows_progress:
-            say(f"there is no {BEST}: no validation has run")
-        return cli.folder / LAST
+        return _best_checkpoint(cli) if is_first else None
 
 
-def _fit(cli: TrainCLI, begins: Callable[[], None]) -> None:
+def _best_checkpoint(cli: TrainCLI) -> Path:
+    """The best checkpoint of a training, else the last one; says the best score."""
+    best, early_stopping = cli.config_init.checkpoints, cli.config_init.early_stopping
+    if reason := early_stopping.stopping_reason_message:
+        reason = reason.removesuffix(" Signaling Trainer to stop.")
+        say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
+    if best.best_model_score is not None:
+        line = f"best {best.monitor}: {best.best_model_score:.4f}"
+        if is_at_zero(best.mode, best.best_model_score):
+            line += ", as no caption resembles its references yet; give more epochs or photos"
+        say(line)
+    if (cli.folder / BEST).exists():
+        return cli.folder / BEST
+    if cli.shows_progress:
+        say(f"there is no {BEST}: no validation has run")
+    return cli.folder / LAST
+
+
+def _fit(cli: TrainCLI, on_start: Callable[[], None]) -> None:
     """Train in the run's folder, or say that nothing is left to train."""
-    folder, trainer, settings = cli.folder, cli.trainer, cli.settings()
+    folder, trainer = cli.folder, cli.trainer
     resumed = checkpoints.resumed_from(folder, cli.config.resume, cli.config.overwrite)
     if resumed is not None:
         with stage(f"checking {resumed}"):
-            saved = checkpoints.resumable(resumed, cli.model)
-        if why := checkpoints.ended(saved, trainer):
+            content = checkpoints.resumable(resumed, cli.model)
+        if reason := checkpoints.ended(content, trainer):
             if trainer.is_global_zero:
-                say(f"{folder}: nothing is left to train: it {why}")
+                say(f"{folder}: nothing is left to train: it {reason}")
             return
-        loggers.resume_board(trainer, saved)
-        del saved  # a second copy of the model
-    config, saves = folder / CONFIG, (folder / LAST, folder / BEST)
+        loggers.resume_board(trainer, content)
+        del content  # a second copy of the model
+    config = folder / CONFIG
     if trainer.is_global_zero:
         if resumed is not None and config.exists():
-            for line in checkpoints.changed(config, settings):
+            for line in checkpoints.changed(config, cli.settings):
                 say(line)
-        for checkpoint in saves:
-            remove_unfinished(checkpoint)
+        for name in (LAST, BEST):
+            remove_unfinished(folder / name)
 
     def begin(*_: Any) -> None:
         """Replace an earlier run, once data, features and a first validation were right."""
         if not trainer.is_global_zero:
             return
-        for checkpoint in saves if resumed is None else ():
-            checkpoint.unlink(missing_ok=True)  # never resume from it
+        if resumed is None:
+            for name in (LAST, BEST):
+                (folder / name).unlink(missing_ok=True)  # never resume from it
         with written_whole(config) as path:
-            path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-        begins()
+            path.write_text(yaml.safe_dump(cli.settings, sort_keys=False), encoding="utf-8")
+        on_start()
 
     def finish(*_: Any) -> None:
         """Complete the best checkpoint, before loggers upload it."""
         if trainer.is_global_zero and (folder / BEST).exists():
             checkpoints.keep_offset(folder / BEST)
 
-    started = LambdaCallback(on_train_start=begin, on_fit_end=finish)
-    trainer.callbacks.insert(0, started)  # type: ignore[attr-defined]
+    run_callback = LambdaCallback(on_train_start=begin, on_fit_end=finish)
+    trainer.callbacks.insert(0, run_callback)  # type: ignore[attr-defined]
     with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
 

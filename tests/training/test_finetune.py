@@ -18,12 +18,13 @@ from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
 from captioning.errors import InputError
+from captioning.evaluation.captions import split_captions
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
 from captioning.training.finetune import SHARES, Plan, best_between, finetune
 from captioning.training.initial import between
-from captioning.training.train_cli import initial_words, train
+from captioning.training.train_cli import train
 from tests.training.conftest import Capture, Patch
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
@@ -43,8 +44,8 @@ def folder(tmp_path: Path) -> Path:
 
 def tuned(folder: Path, name: str = "out", **options: Any) -> Path:
     """The model of drawn scenes after an epoch of the photos."""
-    given: dict[str, Any] = {"model": "shapes", "out": folder.parent / name, "epochs": 1}
-    return finetune(folder, **(given | options))
+    defaults: dict[str, Any] = {"model": "shapes", "out": folder.parent / name, "epochs": 1}
+    return finetune(folder, **(defaults | options))
 
 
 def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
@@ -69,7 +70,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     examples = (out / "examples.html").read_text()
     assert examples.count("<img") == examples.count("before: ") > 3
     assert pages[1].endswith("examples.html")
-    before, after = initial_words("shapes"), load(model).vocabulary.words
+    before, after = load("shapes").vocabulary.words, load(model).vocabulary.words
     assert after[: len(before)] == before
     assert {"wall", "painted", "wallpaper"} <= set(after)
     assert (out / "validation.html").exists()
@@ -200,9 +201,9 @@ def test_captions_in_another_language_never_go_back_to_the_start(
 ) -> None:
     tried: list[float] = []
 
-    def watched(model: str, captioner: Captioner, share: float) -> Captioner:
+    def watched(start: Captioner, captioner: Captioner, share: float, model: str) -> Captioner:
         tried.append(share)
-        return between(model, captioner, share)
+        return between(start, captioner, share, model)
 
     monkeypatch.setattr("captioning.training.finetune.choice.between", watched)
     for path in folder.glob("*.txt"):
@@ -250,18 +251,20 @@ def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
 def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path) -> None:
     write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
     records = Coco(tmp_path / "scenes", objects=False).read().records("val")
-    found, share, _ = best_between("shapes", load("shapes"), records, "ptb")
+    start, spoilt = load("shapes"), load("shapes")
+    captions = split_captions(start, records)
+    captioner, share, _ = best_between(start, captions, load("shapes"), [records], "ptb")
     assert share == 1
-    assert found.config == load("shapes").config
-    spoilt = load("shapes")
+    assert captioner.config == start.config
     torch.manual_seed(0)
     for parameter in spoilt.model.decoder.parameters():
         parameter.add_(0.7 * parameter.abs().mean() * torch.randn_like(parameter))
-    found, share, score = best_between("shapes", spoilt.freeze(), records, "ptb")
+    captioner, share, report = best_between(start, captions, spoilt.freeze(), [records], "ptb")
     assert share >= 0.75
-    assert best_between("shapes", found, records, "ptb")[2].corpus["CIDEr"] >= score.corpus["CIDEr"]
+    again = best_between(start, captions, captioner, [records], "ptb").report
+    assert again.corpus["CIDEr"] >= report.corpus["CIDEr"]
     wrong = [replace(record, captions=("nothing like it",)) for record in records]
-    assert best_between("shapes", load("shapes"), wrong, "ptb")[1] == 0
+    assert best_between(start, captions, load("shapes"), [wrong], "ptb").share == 0
 
 
 @pytest.mark.integration

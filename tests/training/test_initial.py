@@ -1,5 +1,6 @@
 """Trainings that start from a model with fewer words."""
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,50 +13,52 @@ from captioning.captioner import Captioner, export, load
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
-from captioning.training.initial import UNLIKELY, between, start_from
-from captioning.training.train_cli import initial_words
+from captioning.training.initial import UNLIKELY, between, start_from, start_words
 from tests.training.conftest import Capture, Train
 
 
 def with_words(captioner: Captioner, *words: str) -> Captioner:
-    """A captioner of the same sizes, with these words after the known ones."""
-    config = captioner.config
+    """A captioner of the same sizes, with further words after its own."""
+    config = deepcopy(captioner.config)
     config["vocabulary"] = [*config["vocabulary"], *words]
     config["model"]["decoder"]["vocab_size"] += len(words)
     return Captioner.from_config(config)
 
 
-def of_words(captioner: Captioner, checkpoint: Path) -> list[tuple[Tensor, Tensor]]:
-    """Parameters with a row for each word, and those of the start, which all others equal."""
-    ours, theirs = captioner.model.state_dict(), load(checkpoint).model.state_dict()
-    same = [name for name in theirs if ours[name].shape == theirs[name].shape]
-    kept = ([its[name] for name in same] for its in (ours, theirs))
-    torch.testing.assert_close(*kept, rtol=0, atol=0)
-    found = [(ours[name], theirs[name]) for name in theirs if name not in same]
-    assert found
-    return found
+def word_parameters(captioner: Captioner, start: Captioner) -> list[tuple[Tensor, Tensor]]:
+    """Parameters with a row for each word, and those of the start; all others must be equal."""
+    parameters, start_parameters = captioner.model.state_dict(), start.model.state_dict()
+    pairs = []
+    for name, start_parameter in start_parameters.items():
+        if parameters[name].shape == start_parameter.shape:
+            torch.testing.assert_close(parameters[name], start_parameter, rtol=0, atol=0)
+        else:
+            pairs.append((parameters[name], start_parameter))
+    assert pairs
+    return pairs
 
 
 def test_new_words_start_from_words_that_begin_alike(checkpoint: Path) -> None:
-    initial = load(checkpoint)
-    ours = with_words(load(checkpoint), f"{initial.vocabulary.words[0]}xy", "zzzz")
-    start_from(str(checkpoint), ours)
-    known = len(SPECIAL) + len(initial.vocabulary.words)
-    for value, first in of_words(ours, checkpoint):
-        torch.testing.assert_close(value[:known], first, rtol=0, atol=0)
-        mean = first[len(SPECIAL) :].mean(dim=0)
-        torch.testing.assert_close(value[known + 1], mean + (UNLIKELY if value.dim() == 1 else 0))
+    start = load(checkpoint)
+    captioner = with_words(start, f"{start.vocabulary.words[0]}xy", "zzzz")
+    start_from(start, captioner, "start")
+    count = len(SPECIAL) + len(start.vocabulary.words)
+    for rows, start_rows in word_parameters(captioner, start):
+        torch.testing.assert_close(rows[:count], start_rows, rtol=0, atol=0)
+        mean = start_rows[len(SPECIAL) :].mean(dim=0)
+        torch.testing.assert_close(rows[count + 1], mean + (UNLIKELY if rows.dim() == 1 else 0))
 
 
 def test_words_to_repeat_are_of_both_trainings_as_are_spellings(checkpoint: Path) -> None:
-    theirs, ours = load(checkpoint).vocabulary.repeatable, with_words(load(checkpoint), "zzzz")
-    word, *_ = ours.vocabulary.words
+    start = load(checkpoint)
+    captioner = with_words(start, "zzzz")
+    word, *_ = captioner.vocabulary.words
     spellings = {"zzzz": "Zzzz", word: word.upper()}
-    ours.vocabulary = Vocabulary(ours.vocabulary.words, "ptb", ["zzzz"], spellings)
-    start_from(str(checkpoint), ours)
-    assert Captioner.from_config(ours.config).vocabulary.spellings == spellings
-    assert theirs
-    assert ours.config["repeatable"] == sorted({*theirs, "zzzz"})
+    captioner.vocabulary = Vocabulary(captioner.vocabulary.words, "ptb", ["zzzz"], spellings)
+    start_from(start, captioner, "start")
+    assert Captioner.from_config(captioner.config).vocabulary.spellings == spellings
+    assert start.vocabulary.repeatable
+    assert captioner.config["repeatable"] == sorted({*start.vocabulary.repeatable, "zzzz"})
 
 
 def test_a_word_keeps_its_rank_in_a_second_training(checkpoint: Path, tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_a_word_keeps_its_rank_in_a_second_training(checkpoint: Path, tmp_path: 
     export(first, tmp_path / "first.safetensors")
     second = with_words(first, "yyyy")
     second.vocabulary = Vocabulary(second.vocabulary.words, ranks={"yyyy": 3})
-    start_from(str(tmp_path / "first.safetensors"), second)
+    start_from(load(tmp_path / "first.safetensors"), second, "first")
     assert Captioner.from_config(second.config).vocabulary.ranks == {"zzzz": 7, "yyyy": 3}
 
 
@@ -72,49 +75,50 @@ def test_a_start_with_new_words_says_what_the_model_says() -> None:
     scenes = [picture(random_scene(np.random.default_rng(seed)), 64) for seed in range(20)]
     shipped = load("shapes")
     words = [f"{word}ish" for word in shipped.vocabulary.words]  # each like a known one
-    start = with_words(shipped, *words)
-    start_from("shapes", start)
-    assert [c.text for c in start.freeze()(scenes)] == [c.text for c in shipped(scenes)]
+    captioner = with_words(shipped, *words)
+    start_from(shipped, captioner, "shapes")
+    texts = [caption.text for caption in captioner.freeze()(scenes)]
+    assert texts == [caption.text for caption in shipped(scenes)]
 
 
 def test_a_captioner_between_interpolates_every_parameter(checkpoint: Path) -> None:
-    start, trained = (with_words(load(checkpoint), "zzzz") for _ in range(2))
-    start_from(str(checkpoint), start)
+    start = load(checkpoint)
+    extended, trained = (with_words(start, "zzzz") for _ in range(2))
+    start_from(start, extended, "start")
     for parameter in trained.model.parameters():
         parameter.data.add_(torch.rand_like(parameter))
-    mixed = between(str(checkpoint), trained, 0.25)
-    models = (each.model.parameters() for each in (start, trained, mixed))
-    for first, last, found in zip(*models, strict=True):
-        torch.testing.assert_close(found.data, 0.25 * first.data + 0.75 * last.data)
-    assert mixed.vocabulary.words == trained.vocabulary.words
+    interpolated = between(start, trained, 0.25, "start")
+    models = extended.model, trained.model, interpolated.model
+    for first, last, middle in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(middle.data, 0.25 * first.data + 0.75 * last.data)
+    assert interpolated.vocabulary.words == trained.vocabulary.words
 
 
 def test_with_another_tokenizer_all_words_are_new(checkpoint: Path) -> None:
-    config = load(checkpoint).config
-    config |= {"vocabulary": ["圆", "a"], "tokenizer": "characters"}
+    start = load(checkpoint)
+    config = deepcopy(start.config) | {"vocabulary": ["圆", "a"], "tokenizer": "characters"}
     config["model"]["decoder"]["vocab_size"] = len(SPECIAL) + 2
-    ours = Captioner.from_config(config)
-    start_from(str(checkpoint), ours)
-    for value, first in of_words(ours, checkpoint):
-        mean = first[len(SPECIAL) :].mean(dim=0)
-        torch.testing.assert_close(value, torch.stack([*first[: len(SPECIAL)], mean, mean]))
-    assert initial_words(str(checkpoint), "characters") == ()
+    captioner = Captioner.from_config(config)
+    start_from(start, captioner, "start")
+    for rows, start_rows in word_parameters(captioner, start):
+        mean = start_rows[len(SPECIAL) :].mean(dim=0)
+        torch.testing.assert_close(rows, torch.stack([*start_rows[: len(SPECIAL)], mean, mean]))
+    assert start_words(start, "characters", True) == ()
 
 
 def test_other_words_first_are_refused(checkpoint: Path) -> None:
     captioner = load(checkpoint)
     captioner.vocabulary = type(captioner.vocabulary)(captioner.vocabulary.words[::-1])
     with pytest.raises(InputError, match="are not the first ones of the vocabulary"):
-        start_from(str(checkpoint), captioner)
+        start_from(load(checkpoint), captioner, "start")
 
 
 def test_a_training_adds_the_words_of_its_captions(train_into: Train, capsys: Capture) -> None:
-    few = str(train_into("few", "--data.min_count", "4") / "last.ckpt")
-    words = initial_words(few)
-    more = str(train_into("more", "--model.initial", few, "--data.min_count", "1") / "last.ckpt")
-    assert initial_words(more)[: len(words)] == words
-    assert len(initial_words(more)) > len(words)
+    few = train_into("few", "--data.min_count", "4") / "last.ckpt"
+    more = train_into("more", "--model.initial", str(few), "--data.min_count", "1") / "last.ckpt"
+    words, more_words = (load(file).vocabulary.words for file in (few, more))
+    assert more_words[: len(words)] == words
+    assert len(more_words) > len(words)
     assert f"{len(words):,} words of last.ckpt, and" in capsys.readouterr().err
-    assert initial_words(
-        str(train_into("same", "--model.initial", more) / "last.ckpt")
-    ) == initial_words(more)
+    same = train_into("same", "--model.initial", str(more)) / "last.ckpt"
+    assert load(same).vocabulary.words == more_words

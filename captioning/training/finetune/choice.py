@@ -1,11 +1,12 @@
-"""Which model to keep, between the trained one and the one that it started from."""
+"""The choice of a model between the trained one and the one that it started from."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from captioning.captioner import Captioner, load
+from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.evaluation.captions import split_captions
@@ -14,11 +15,11 @@ from captioning.metrics.cider import cider_scores
 from captioning.training.initial import between
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the first model's parameters that are tried at the end; see `best_between`."""
+"""Shares of the start's parameters that are tried at the end; see `best_between`."""
 
 
-class KeptModel(NamedTuple):
-    """The captioner that is kept, the share of the start in it, and its report."""
+class Candidate(NamedTuple):
+    """A captioner, the share of the start in its parameters, and its report."""
 
     captioner: Captioner
     share: float
@@ -26,39 +27,60 @@ class KeptModel(NamedTuple):
 
 
 def best_between(
-    model: str,
+    start: Captioner,
+    start_captions: Mapping[int | str, str],
     trained: Captioner,
-    records: Sequence[Record],
+    groups: Sequence[Sequence[Record]],
     tokenizer: TokenizerName,
     shares: Sequence[float] = SHARES,
-    own: int | None = None,
-) -> KeptModel:
-    """The captioner to keep of those between a trained one and the model that it started from.
+    model: str = "the start",
+) -> Candidate:
+    """The best captioner between a trained one and the one that it started from.
 
-    Kept is the one with the highest CIDEr or, if that is within one standard error of the start's
+    It is the one with the highest CIDEr or, if that is within one standard error of the start's
     (after Breiman et al. 1984, "Classification and regression trees", section 3.4.3), the start
     itself, with its own vocabulary and calibration; the trained one if all scores are 0.
 
-    Scores of the first `own` images, and of the others, count relative to the highest mean of
-    theirs, so that a kind of photos with high scores does not decide alone.
+    Args:
+        start: the captioner that the training started from.
+        start_captions: its captions of all photos, by image id.
+        trained: the trained captioner.
+        groups: photos of one or more data sets. The scores of each are divided by its highest
+            mean, so that a data set with high scores does not decide alone.
+        tokenizer: splits captions into the words of the scores.
+        shares: the shares of the start to try; 1, the start itself, may only be the last.
+        model: the name or the file of the start, for messages.
     """
-    captioners = [load(model) if share == 1 else between(model, trained, share) for share in shares]
-    reports = [
-        cider_report(split_captions(captioner, records), records, captioner, tokenizer)
-        for captioner in captioners
-    ]
-    scores = np.array([report.images["CIDEr"] for report in reports])
-    for part in (scores[:, :own], scores[:, own or len(records) :]):
-        if part.any():
-            part /= part.mean(axis=1).max()
+    records = [record for group in groups for record in group]
+    candidates = []
+    for share in shares:
+        if share == 1:
+            captioner, captions = start, start_captions
+        else:
+            captioner = between(start, trained, share, model)
+            captions = split_captions(captioner, records)
+        report = cider_report(captions, records, captioner, tokenizer)
+        candidates.append(Candidate(captioner, share, report))
+    scores = np.array([candidate.report.images["CIDEr"] for candidate in candidates])
+    _normalise(scores, [len(group) for group in groups])
     if not scores.any():
-        return KeptModel(trained, 0.0, reports[0])
+        return Candidate(trained, 0.0, candidates[0].report)
     best = int(scores.mean(axis=1).argmax())
     if shares[-1] == 1:
-        better = scores[best] - scores[-1]
-        if better.mean() <= better.std(ddof=1) / len(records) ** 0.5:
+        gains = scores[best] - scores[-1]
+        if gains.mean() <= gains.std(ddof=1) / len(records) ** 0.5:
             best = len(shares) - 1
-    return KeptModel(captioners[best], shares[best], reports[best])
+    return candidates[best]
+
+
+def _normalise(scores: NDArray[np.float64], group_sizes: Sequence[int]) -> None:
+    """Divide the scores (shares, images) of each group of images by the group's highest mean."""
+    begin = 0
+    for size in group_sizes:
+        group_scores = scores[:, begin : begin + size]
+        if group_scores.any():
+            group_scores /= group_scores.mean(axis=1).max()
+        begin += size
 
 
 def cider_report(
@@ -67,7 +89,7 @@ def cider_report(
     captioner: Captioner,
     tokenizer: TokenizerName,
 ) -> Report:
-    """The CIDEr by this tokenizer of a model's captions of these photos, and perhaps of others."""
+    """The CIDEr of a captioner's captions of these photos; captions of others are ignored."""
     return Report.of(
         {record.image_id: captions[record.image_id] for record in records},
         {record.image_id: record.captions for record in records},

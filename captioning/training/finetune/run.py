@@ -19,14 +19,14 @@ from captioning.progress_bar import say
 from captioning.shelf import DEFAULT, resolved
 from captioning.training.checkpoints import BEST, LAST
 from captioning.training.finetune.choice import SHARES, best_between
-from captioning.training.finetune.messages import captions_before, say_plan, say_result
+from captioning.training.finetune.messages import caption_with_start, say_plan, say_result
 from captioning.training.finetune.photos import CaptionWords, Photos, read_photos
 from captioning.training.finetune.plan import MOST_EPOCHS, NEW_WORDS_FACTOR, Plan
 from captioning.training.finetune.settings import training_settings
-from captioning.training.train_cli import train
+from captioning.training.train_cli import fit
 
 CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
-"""A run's files, beside those of a training: the call, its model, and that of other photos."""
+"""A run's files in addition to a training's: the call, the model, and the one before."""
 
 
 def finetune(
@@ -41,7 +41,7 @@ def finetune(
     overwrite: bool = False,
     **options: Any,
 ) -> Path:
-    """Train a model on a folder of captioned photos, starting from one that knows others.
+    """Finetune a model on a folder of captioned photos.
 
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
     `Plan` says what is trained. The same call goes on after an interrupt or, with more epochs, from
@@ -65,7 +65,7 @@ def finetune(
     if hint := tokenizer_hint(photos.training_texts, tokenizer_name):
         say(hint)
     words = CaptionWords.of(photos, start.vocabulary, tokenizer_name)
-    plan = Plan.of(len(photos.train) + len(photos.kept_train), epochs)
+    plan = Plan.of(len(photos.train) + len(photos.rehearsal_train), epochs)
     if not words.are_known and epochs is None:
         plan = plan._replace(epochs=min(MOST_EPOCHS, NEW_WORDS_FACTOR * plan.epochs))
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
@@ -82,24 +82,23 @@ def finetune(
         "stages": plan.stages,
         "digest": photos.digest(),
     }
-    goes_on = _goes_on(run, call, overwrite)
-    if goes_on and (run / MODEL).exists() and read_json(run / CALL).get("ended") == plan.epochs:
+    continues = _continues(run, call, overwrite)
+    if continues and (run / MODEL).exists() and read_json(run / CALL).get("ended") == plan.epochs:
         say(f"{run}: nothing is left to train; to continue, raise --epochs")
         return run / MODEL
     say_plan(photos, plan, keep)
-    first_captions = captions_before(start, photos, plan, tokenizer_name, model)
+    start_captions = caption_with_start(start, photos, plan, tokenizer_name, model)
     settings = {"seed_everything": seed}
     settings |= training_settings(start, model, run, plan, photos, words, tokenizer_name)
-    trained = load(_trained(run, settings, call, goes_on))
+    trained = load(_train(run, settings, start, photos, call, continues))
+    groups = [photos.val, photos.rehearsal_val]
     shares = SHARES if words.are_known else SHARES[:1]
-    kept = best_between(
-        str(model), trained, photos.validation, tokenizer_name, shares, len(photos.val)
-    )
-    say_result(start, first_captions, kept, photos, run, tokenizer_name)
+    best = best_between(start, start_captions, trained, groups, tokenizer_name, shares, str(model))
+    say_result(start, start_captions, best, photos, run, tokenizer_name)
     calibration = None
-    if kept.share < 1:
-        calibration = calibration_of(start, kept.captioner, photos, folder, keep, tokenizer_name)
-    export(kept.captioner, run / MODEL, calibration=calibration)
+    if best.share < 1:
+        calibration = calibration_of(start, best.captioner, photos, folder, keep, tokenizer_name)
+    export(best.captioner, run / MODEL, calibration=calibration)
     write_json(run / CALL, call | {"ended": plan.epochs})
     return run / MODEL
 
@@ -128,45 +127,56 @@ def calibration_of(
     return calibration
 
 
-def _goes_on(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
-    """Whether a run goes on by this call, or begins.
+def _continues(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
+    """Whether a run continues by this call, or begins.
 
     Raises:
-        InputError: it is another call's, or of `captioning train`.
+        InputError: the run is another call's, or of `captioning train`.
     """
-    is_kept = any((run / name).exists() for name in (LAST, BEST, MODEL))
-    before = read_json(run / CALL) if (run / CALL).exists() else {}
-    others = [name for name in call if before.get(name) != call[name]]
-    others = [name for name in others if name not in ("stages", "digest")]
-    if is_kept and others and not overwrite:
+    has_model = any((run / name).exists() for name in (LAST, BEST, MODEL))
+    earlier = read_json(run / CALL) if (run / CALL).exists() else {}
+    differences = [name for name in call if earlier.get(name) != call[name]]
+    differences = [name for name in differences if name not in ("stages", "digest")]
+    if has_model and differences and not overwrite:
         raise InputError(
-            f"{run}: contains another training (by {', '.join(others)}); name another folder by "
-            "--out, or replace it by --overwrite"
+            f"{run}: contains another training (by {', '.join(differences)}); name another folder "
+            "by --out, or replace it by --overwrite"
         )
-    if overwrite or before.get("stages", call["stages"]) != call["stages"]:
+    if overwrite or earlier.get("stages", call["stages"]) != call["stages"]:
         shutil.rmtree(run / "features", ignore_errors=True)  # of another encoder
-    if overwrite or not is_kept:
+    if overwrite or not has_model:
         return False
-    if before["digest"] != call["digest"]:
+    if earlier["digest"] != call["digest"]:
         say(f"photos or captions have changed: training again; {EARLIER} keeps the model so far")
-    return bool(before["digest"] == call["digest"])
+    return bool(earlier["digest"] == call["digest"])
 
 
-def _trained(run: Path, settings: dict[str, Any], call: dict[str, Any], goes_on: bool) -> Path:
-    """The best checkpoint by these settings."""
+def _train(
+    run: Path,
+    settings: dict[str, Any],
+    start: Captioner,
+    photos: Photos,
+    call: dict[str, Any],
+    continues: bool,
+) -> Path:
+    """Train by these settings, and return the best checkpoint.
+
+    The settings are also written to finetune.yaml, for users.
+    """
     config, model = run / "finetune.yaml", run / MODEL
     with only_writer(run), written_whole(config) as temporary:  # not while a training runs there
         temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
-    def begins() -> None:
-        if model.exists() and not goes_on:
+    def on_start() -> None:
+        if model.exists() and not continues:
             with written_whole(run / EARLIER) as temporary:
                 shutil.copyfile(model, temporary)
         write_json(run / CALL, call)
 
+    options = {"resume": continues, "overwrite": not continues}
     try:
-        best = train(["--config", str(config), "--resume" if goes_on else "--overwrite"], begins)
+        checkpoint = fit(settings | options, start, photos.reader, on_start)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
-    assert best is not None  # there is one process only
-    return best
+    assert checkpoint is not None  # there is one process only
+    return checkpoint

@@ -20,12 +20,12 @@ def training_settings(
     words: CaptionWords,
     tokenizer_name: TokenizerName,
 ) -> dict[str, Any]:
-    """The configuration of the training."""
+    """The configuration of the training, as in a file for `captioning train`."""
     config = start.config
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
     stages = len(getattr(start.model.encoder, "stages", ()))
-    trained_stages = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once
-    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trained_stages}
+    trainable_stages = min(plan.stages, max(stages - 1, 0))  # one must be frozen, for features
+    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trainable_stages}
     search = _as_yaml(config["search"])
     if words.longest > search["init_args"].get("max_length", words.longest):
         say(f"captions have up to {words.longest} words; so may the new model's")
@@ -35,8 +35,8 @@ def training_settings(
     if words.is_other_language:
         say(f"captions in another language than {model}'s: none of its words is kept")
     preprocessing = config["preprocessing"]
-    # As `best_between` weighs the photos to keep.
-    score = CIDER_OF_SETS if photos.kept_val else "CIDEr"
+    # `best_between` weighs the data sets alike.
+    score = CIDER_OF_SETS if photos.rehearsal_val else "CIDEr"
     return {
         "data": {
             "size": preprocessing["size"],
@@ -46,7 +46,7 @@ def training_settings(
             "tokenizer": tokenizer_name,
             "keep_words": not words.is_other_language,
             "reader": photos.reader_settings,
-            "min_count": 1 if photos.own_captions < 2_000 else 3,
+            "min_count": 1 if photos.caption_count < 2_000 else 3,
             "leave_out": photos.faulty,
         },
         "model": {
@@ -78,7 +78,7 @@ def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
     arguments = {
         name: _as_yaml(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        # A training finds out the sizes itself.
+        # These sizes follow from the encoder and the vocabulary.
         if name not in ("class", "class_name", "annotation_dim", "vocab_size")
     }
     return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
