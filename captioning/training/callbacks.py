@@ -63,12 +63,12 @@ class StopEarly(EarlyStopping):
 
 
 def is_at_zero(mode: str, score: Tensor, best: Tensor | None = None) -> bool:
-    """Whether a score that should rise, and the best one before, are 0 as printed.
+    """Whether a score that should rise, and the best score so far, are 0 as printed.
 
     The COCO evaluation's BLEU without a single match is not quite 0.
     """
-    scores = [score] if best is None else [score, best]
-    return mode == "max" and score.item() >= 0 and all(each.item() < 5e-5 for each in scores)
+    highest = score.item() if best is None else max(score.item(), best.item())
+    return mode == "max" and score.item() >= 0 and highest < 5e-5
 
 
 @dataclass(eq=False)
@@ -84,10 +84,11 @@ class Progress(pl.Callback):
         if not trainer.is_global_zero:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        trained = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
+        parameters = [p for p in pl_module.parameters() if p.requires_grad]
+        count = sum(parameter.numel() for parameter in parameters)
         say(
             f"{len(data.train_records)} images to train on, {len(data.val_records)} to validate; "
-            f"{len(data.vocabulary.words)} words; {trained:,} parameters to train on "
+            f"{len(data.vocabulary.words)} words; {count:,} parameters to train on "
             f"{trainer.strategy.root_device}"
         )
         if trainer.current_epoch:
@@ -97,9 +98,9 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not self.bars:
-            batches, last = int(trainer.num_training_batches), trainer.max_epochs
-            of = f"/{last}" if last and last > 0 else ""
-            self.epoch = f"epoch {trainer.current_epoch + 1}{of}"
+            batches, epochs = int(trainer.num_training_batches), trainer.max_epochs
+            total = f"/{epochs}" if epochs and epochs > 0 else ""
+            self.epoch = f"epoch {trainer.current_epoch + 1}{total}"
             self.bars = [ProgressBar(self.epoch, "batches", batches, initial=batch_idx)]
         [bar] = self.bars
         if bar.is_moving:  # reading the loss waits for its device
@@ -130,15 +131,16 @@ class Progress(pl.Callback):
             return
         self.bars.pop().close()
         scores = trainer.callback_metrics
-        shown = [self.epoch, f"loss {scores['loss'].item():.4f}"]
+        parts = [self.epoch, f"loss {scores['loss'].item():.4f}"]
         for name, value in scores.items():
             score = name.removeprefix("val/")
             # Without a validation in this epoch, the scores are an earlier one's.
             if self.validated and name != score and score not in LOGGED_ONLY:
-                shown.append(f"{score} {value.item():{'.0f' if score in COUNTS else '.4f'}}")
-        shown.append(f"{ProgressBar.format_interval(time.monotonic() - self.began)} min")
+                precision = ".0f" if score in COUNTS else ".4f"
+                parts.append(f"{score} {value.item():{precision}}")
+        parts.append(f"{ProgressBar.format_interval(time.monotonic() - self.began)} min")
         if trainer.is_global_zero:
-            say("  ".join(shown))
+            say("  ".join(parts))
         self.validated = False
         self.began = time.monotonic()
 

@@ -28,10 +28,10 @@ PARTS = (
     *("epoch", "global_step", "pytorch-lightning_version", "state_dict", "loops", "callbacks"),
     *("optimizer_states", "lr_schedulers"),
 )
-"""What a checkpoint needs so that a training can resume from it."""
+"""The parts of a checkpoint that a training needs to resume from it."""
 
-IN_CHECKPOINT = ("model.learning_rate", "model.encoder_learning_rate", "model.weight_decay")
-"""Settings that a resumed training takes from its checkpoint, with the optimizer's state."""
+OPTIMIZER_SETTINGS = ("model.learning_rate", "model.encoder_learning_rate", "model.weight_decay")
+"""Settings that are part of the optimizer's state, which a resumed training restores."""
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -59,7 +59,7 @@ class BestCheckpoint(ModelCheckpoint):
             super().on_train_epoch_end(trainer, pl_module)
 
     def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
-        """Whether to save; of epochs that all score 0, the last has learnt most."""
+        """Whether to save: also if all scores are 0 so far, as the last epoch has learnt most."""
         if current is not None and is_at_zero(self.mode, current, self.best_model_score):
             return True
         return super().check_monitor_top_k(trainer, current)
@@ -78,9 +78,9 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 def keep_offset(path: Path) -> None:
-    """Measure where the encoder of a checkpoint looks, and write it, unless the file has it.
+    """Measure the encoder's offset, and add it to a checkpoint, unless the file has it.
 
-    Training moves where stages look, so each of its checkpoints would need another measurement.
+    Training changes the offset, so it is measured once, for the best checkpoint.
     """
     captioner = load(path, kernels=False)
     encoder, side = captioner.model.encoder, captioner.preprocessing.size
@@ -143,26 +143,26 @@ def resumed_from(folder: Path, resume: bool, overwrite: bool) -> Path | None:
     Raises:
         InputError: the folder has a checkpoint that would be lost.
     """
-    kept = next((folder / name for name in (LAST, BEST) if (folder / name).exists()), None)
-    if kept and not resume and not overwrite:
+    paths = [folder / name for name in (LAST, BEST) if (folder / name).exists()]
+    if paths and not resume and not overwrite:
         raise InputError(
             f"{folder}: contains an earlier run; continue with --resume, start again with "
             "--overwrite, or give another --trainer.default_root_dir"
         )
-    return kept if resume else None
+    return paths[0] if paths and resume else None
 
 
 def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
     """The content of a checkpoint; InputError if it is damaged, or of another model."""
     try:
-        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         for part in PARTS:
-            saved[part]
-        saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-        fitted_tensors(module.state_dict(), saved["state_dict"])
-        [optimizer] = saved["optimizer_states"]
-        trained = sum(len(group["params"]) for group in optimizer["param_groups"])
-        if trained != sum(parameter.requires_grad for parameter in module.parameters()):
+            content[part]
+        content["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+        fitted_tensors(module.state_dict(), content["state_dict"])
+        [optimizer] = content["optimizer_states"]
+        parameter_count = sum(len(group["params"]) for group in optimizer["param_groups"])
+        if parameter_count != sum(parameter.requires_grad for parameter in module.parameters()):
             raise InputError("other parts of the model were trained")
     except InputError as error:
         raise InputError(f"{path}: {error}; give the configuration of that training") from None
@@ -172,19 +172,19 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
             f"{path}: damaged, or of no training{lacks}; restore it, or start again with "
             "--overwrite"
         ) from None
-    return saved
+    return content
 
 
-def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
-    """Why nothing is left of a checkpoint's training, and what to raise; None if it goes on."""
-    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+def ended(content: dict[str, Any], trainer: pl.Trainer) -> str | None:
+    """Why a checkpoint's training is finished, and which setting to raise; None if it is not."""
+    epochs = content["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
     if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= epochs:
         option = "trainer.max_epochs (finetune: --epochs)"
         return f"ended after epoch {epochs}; to continue, raise {option}"
-    if 0 <= trainer.max_steps <= saved["global_step"]:
+    if 0 <= trainer.max_steps <= content["global_step"]:
         return f"ended after step {trainer.max_steps}; to continue, raise trainer.max_steps"
     for callback in trainer.early_stopping_callbacks:
-        state = saved["callbacks"].get(callback.state_key, {})
+        state = content["callbacks"].get(callback.state_key, {})
         has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
         if has_stopped and state["wait_count"] >= callback.patience:
             option = "early_stopping.patience (finetune: begin again by --overwrite)"
@@ -193,21 +193,21 @@ def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
 
 
 def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
-    """What a resumed training does otherwise than `config` says, a line for each setting.
+    """One line for each setting of a resumed training that differs from `config`.
 
     Raises:
         InputError: a setting has changed that would have no effect.
     """
-    before = dict(flat(yaml.safe_load(config.read_text(encoding="utf-8"))))
+    old_settings = dict(flat(yaml.safe_load(config.read_text(encoding="utf-8"))))
     lines = []
-    for key, now in flat(settings):
-        was = before.get(key, now)
-        if was == now or key in ("trainer.default_root_dir", "trainer.max_epochs"):
+    for key, new in flat(settings):
+        old = old_settings.get(key, new)
+        if old == new or key in ("trainer.default_root_dir", "trainer.max_epochs"):
             continue  # a training may be moved, or go on for longer
-        if key in IN_CHECKPOINT:
+        if key in OPTIMIZER_SETTINGS:
             raise InputError(
-                f"{key}: resumed with {shown(now)}, begun with {shown(was)}, which the optimizer "
+                f"{key}: resumed with {shown(new)}, begun with {shown(old)}, which the optimizer "
                 "keeps; give that, or start again with --overwrite"
             )
-        lines.append(f"resumed with another {key}: {shown(was)} before, {shown(now)} now")
+        lines.append(f"resumed with another {key}: {shown(old)} before, {shown(new)} now")
     return lines

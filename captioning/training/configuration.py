@@ -1,8 +1,8 @@
-"""Configurations of other people: what they may name and write, and how mistakes are told.
+"""Restrictions of configurations of other people, and messages about mistakes in them.
 
 jsonargparse imports every path that a configuration names where a class or a callable may stand,
-and checks its type afterwards. Within `restrictions` it takes listed classes only, which have been
-imported already, so a configuration can neither import a module nor reach a function.
+and checks its type afterwards. Within `restrictions` it accepts only listed classes, which have
+been imported already, so a configuration can neither import a module nor reach a function.
 """
 
 import copy
@@ -37,13 +37,14 @@ LIGHTNING = (
     loggers.WandbLogger,
     strategies.DDPStrategy,
 )
-"""Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
+"""Allow-list of Lightning's classes, in addition to this package's and those of ``--import``."""
 
-TEXTS = ("kernels",)
-"""The keys of a configuration whose values are texts; that of another part would be a path."""
+TEXT_KEYS = ("kernels",)
+"""Top-level keys whose values are texts; for any other key, jsonargparse would read a text as the
+path of a file."""
 
 LOAD_YAML = get_loader("yaml")
-"""jsonargparse's own loader of YAML, by which 1e-3 is a number."""
+"""jsonargparse's loader of YAML, which reads 1e-3 as a number."""
 
 IGNORED = (
     # LightningCLI gets its own arguments, without the word train.
@@ -56,42 +57,51 @@ IGNORED = (
     r".*isinstance\(treespec, LeafSpec\).*",
     r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
 )
-"""Lightning's and W&B's warnings that do not apply here, beside those that Lightning doubts."""
+"""Warnings of Lightning and W&B that do not apply, in addition to `PossibleUserWarning`."""
 
 
 def lightning_arguments(arguments: Sequence[str]) -> list[str]:
-    """The arguments with the paths of configurations, which leave earlier runs alone."""
-    found: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
+    """The arguments of LightningCLI, with paths in place of names of configurations.
+
+    Raises:
+        InputError: a configuration is missing or malformed, or would change earlier runs.
+    """
+    lightning: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
         flag, equals, name = argument.partition("=")
         if flag not in ("-c", "--config"):
-            found.append("--help" if argument == "--help-all" else argument)
+            lightning.append("--help" if argument == "--help-all" else argument)
             continue
-        path = config_path_of(name if equals else next(waiting, ""))
+        path = config_path_of(name if equals else next(remaining, ""))
         if not Path(path).is_file():
             names = ", ".join(config_names())
             line = f"{path}: no such file; give one, or one of {names}"
             raise InputError(removed(path) or line)
-        with reading(path, yaml.YAMLError):
-            content = yaml_value(text_of(path))
-        if not isinstance(content, dict) or any(isinstance(p, list) for p in content.values()):
-            raise InputError(f"{path}: not a configuration; see captioning train --help")
-        for name, part in content.items():
-            if isinstance(part, str) and name not in TEXTS:
-                raise InputError(f"{path}: {name} cannot be {shown(part)}; write its keys there")
-        for key in ("resume", "overwrite"):  # which decide about earlier runs
-            if content.get(key):
-                raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
-        found.append(f"--config={path}")
-    return found
+        _check_keys(path)
+        lightning.append(f"--config={path}")
+    return lightning
+
+
+def _check_keys(path: str) -> None:
+    """Raise InputError unless a file holds a configuration that leaves earlier runs alone."""
+    with reading(path, yaml.YAMLError):
+        content = yaml_value(text_of(path))
+    if not isinstance(content, dict) or any(isinstance(part, list) for part in content.values()):
+        raise InputError(f"{path}: not a configuration; see captioning train --help")
+    for key, part in content.items():
+        if isinstance(part, str) and key not in TEXT_KEYS:
+            raise InputError(f"{path}: {key} cannot be {shown(part)}; write its keys there")
+    for key in ("resume", "overwrite"):
+        if content.get(key):
+            raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
 
 
 def yaml_value(text: str) -> Any:
-    """The value of YAML without aliases, by which a short text would stand for a huge value.
+    """The value of YAML without aliases, which could let a short text stand for a huge value.
 
     Raises:
-        YAMLError: it is not YAML, or has an alias.
+        YAMLError: the text is not YAML, or has an alias.
     """
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
         raise yaml.YAMLError("aliases such as *name are not allowed; write the value again")
@@ -100,29 +110,18 @@ def yaml_value(text: str) -> Any:
 
 @contextmanager
 def restrictions() -> Iterator[None]:
-    """Within the block, jsonargparse imports listed classes only, and models have bounded sizes.
+    """Restrict jsonargparse to listed classes, and models to bounded sizes.
 
-    Listed are Lightning's `LIGHTNING` and the classes of this package and of ``--import``. What
-    libraries raise becomes an InputError.
+    Errors of libraries within the block become InputErrors.
     """
-    ours = tuple(f"{name}." for name in ("captioning", *USER_MODULES))
-    paths = {
-        f"{name}.{attribute}"
-        for name, module in list(sys.modules.items())
-        if f"{name}.".startswith((*ours, "pytorch_lightning."))
-        for attribute, value in list(vars(module).items())
-        if isinstance(value, type)
-        and (value in LIGHTNING or f"{value.__module__}.".startswith(ours))
-        and not value.__module__.startswith("captioning.kernels.")  # they swap themselves in
-    }
-    before = copy.copy(parsing_settings)
+    previous_settings = copy.copy(parsing_settings)
     set_loader("yaml", yaml_value, (yaml.YAMLError,))  # also of texts that are values
     set_parsing_settings(
         config_read_mode_fsspec_enabled=False,  # a configuration is a file, never an address
         config_read_mode_urls_enabled=False,
         instantiate_subclass_spec_in_any=False,  # fields without a type get plain values
         import_path_denylist=["*"],
-        import_path_allowlist=sorted(paths),
+        import_path_allowlist=sorted(allowed_paths()),
     )
     try:
         with limited_parameters():
@@ -132,42 +131,65 @@ def restrictions() -> Iterator[None]:
     except (ImportError, LookupError, TypeError, ValueError) as error:
         raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
     finally:
-        parsing_settings.update(before)
+        parsing_settings.update(previous_settings)
         set_loader("yaml", LOAD_YAML, (yaml.YAMLError,))
 
 
-def checked_writers(given: Any, folder: Path) -> list[Any]:
-    """The trainer's loggers or callbacks as a list; given as one, several or none.
+def allowed_paths() -> set[str]:
+    """Import paths of the classes that a configuration may name.
+
+    These are `LIGHTNING` and the classes of this package and of ``--import``, but for the kernels,
+    which replace plain classes by themselves.
+    """
+    packages = tuple(f"{name}." for name in ("captioning", *USER_MODULES))
+    paths = set()
+    for module_name, module in list(sys.modules.items()):
+        if not f"{module_name}.".startswith((*packages, "pytorch_lightning.")):
+            continue
+        for name, value in list(vars(module).items()):
+            if not isinstance(value, type) or value.__module__.startswith("captioning.kernels."):
+                continue
+            if value in LIGHTNING or f"{value.__module__}.".startswith(packages):
+                paths.add(f"{module_name}.{name}")
+    return paths
+
+
+def checked_writers(option: Any, folder: Path) -> list[Any]:
+    """The loggers or callbacks of a trainer's option, which holds one, several or none, as a list.
 
     Raises:
         InputError: one would write outside of the run's folder, or has settings of W&B, such as the
             address that its key is sent to.
     """
-    writers = list(given) if isinstance(given, list | tuple) else [given] if given else []
-    for each in writers:
-        place = folder
-        if isinstance(each, loggers.WandbLogger):
-            if each._wandb_init.get("settings"):
+    writers: list[Any] = []
+    if isinstance(option, list | tuple):
+        writers.extend(option)
+    elif option:
+        writers.append(option)
+    for writer in writers:
+        path = folder
+        if isinstance(writer, loggers.WandbLogger):
+            if writer._wandb_init.get("settings"):
                 raise InputError(
                     "trainer.logger: W&B's settings come from its environment variables"
                 )
-            place = Path(each._wandb_init["dir"] or folder)
-        elif isinstance(each, callbacks.ModelCheckpoint):
-            place = Path(each.dirpath or folder)  # its names are checked by `WholeCheckpoints`
-        elif isinstance(each, loggers.CSVLogger):
-            place = Path(each.log_dir)
-        check_within(folder, place)
+            path = Path(writer._wandb_init["dir"] or folder)
+        elif isinstance(writer, callbacks.ModelCheckpoint):
+            path = Path(writer.dirpath or folder)  # `WholeCheckpoints` checks its file names
+        elif isinstance(writer, loggers.CSVLogger):
+            path = Path(writer.log_dir)
+        check_within(folder, path)
     return writers
 
 
-def check_within(folder: Path, place: Path) -> None:
-    """Raise InputError if a place to write to lies outside of the run's folder."""
-    if not place.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"{place}: outside of the run's folder; name one in {folder}")
+def check_within(folder: Path, path: Path) -> None:
+    """Raise InputError if a path to write to lies outside of the run's folder."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{path}: outside of the run's folder; name one in {folder}")
 
 
 def one_line(error: BaseException) -> str:
-    """A library's message in one line of moderate length."""
+    """The message of a library's error in one line of at most 400 characters."""
     line = removed(error) or " ".join(str(error).split()) or type(error).__name__
     if "import_path_" in line:
         line = line.partition(" Add the import path")[0]
@@ -177,9 +199,10 @@ def one_line(error: BaseException) -> str:
 
 @contextmanager
 def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
-    """Hide warnings that do not apply, and turn errors of options into input errors.
+    """Hide warnings that do not apply, and turn errors of options into InputErrors.
 
-    An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
+    An interrupt or SIGTERM, which Lightning turns into an exit, becomes a KeyboardInterrupt that
+    names the remedy.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=PossibleUserWarning)
@@ -187,7 +210,7 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             warnings.filterwarnings("ignore", message=message)
         for name in ("pytorch_lightning", "lightning_fabric"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        # Whose report was asked for.
+        # A profiler that was asked for logs its report.
         logging.getLogger("pytorch_lightning.profilers").setLevel(logging.INFO)
         try:
             yield
@@ -202,7 +225,7 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             line = f"W&B: {one_line(error)}; WANDB_MODE=offline trains without it"
             raise InputError(line) from None
         except SystemExit as exit:
-            is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
+            is_signal = isinstance(exit, SIGTERMException)  # raised outside of our handlers
             if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):
                 raise
             raise KeyboardInterrupt(f"interrupted; {remedy}") from None

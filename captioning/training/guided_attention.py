@@ -73,8 +73,8 @@ class GuidedAttention(CrossEntropy):
         memory = model.remember(annotations)
         loss, weights = self.of_words(model.decoder, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
-        words, places = targets.unique(return_inverse=True)
-        named = words >= len(SPECIAL)
+        words, word_indices = targets.unique(return_inverse=True)  # (W), (B N T)
+        is_word = words >= len(SPECIAL)
         training = adapter.training
         adapter.eval()  # as when maps are shown
         regions = decoder.output_context(adapter(annotations))
@@ -82,22 +82,22 @@ class GuidedAttention(CrossEntropy):
         grid = grid_of(model.encoder, self.preprocessing.size, annotations)
         with torch.no_grad():
             maps = evidence_shares(_evidence(decoder, regions, words)[:, None], grid)[:, 0]
-            of_each = places.flatten(1)[..., None].expand(-1, -1, maps.shape[2])
-            maps = maps.gather(1, of_each).view(*places.shape, -1)
-        terms = {"guide": guide_loss(weights, maps, named[places])}
+            rows = word_indices.flatten(1)[..., None].expand(-1, -1, maps.shape[2])
+            target_maps = maps.gather(1, rows).view(*word_indices.shape, -1)
+        terms = {"guide": guide_loss(weights, target_maps, is_word[word_indices])}
         if self.contrast:
-            spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
-            spoken = spoken.scatter(1, places.flatten(1), value=True)
-            of_words = _evidence(decoder, decoder.output_context(memory.annotations), words)
-            terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
+            labels = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
+            labels = labels.scatter(1, word_indices.flatten(1), value=True)
+            evidence = _evidence(decoder, decoder.output_context(memory.annotations), words)
+            terms["contrast"] = contrast_loss(evidence[:, is_word], labels[:, is_word])
         if self.classes:
             if self._class_words is None:
                 self._class_words = ClassWords(self._classes, self.vocabulary, annotations.device)
-            of_classes = _evidence(decoder, regions, self._class_words.words)
-            terms["classes"] = class_loss(of_classes, self._class_words.shown(annotations))
-        guided = sum(getattr(self, name) * term for name, term in terms.items())
+            evidence = _evidence(decoder, regions, self._class_words.words)
+            terms["classes"] = class_loss(evidence, self._class_words.scores(annotations))
+        guidance = sum(getattr(self, name) * term for name, term in terms.items())
         figures = {name: term.detach() for name, term in terms.items()}
-        return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
+        return Loss(loss.total + loss.divisor * guidance, loss.divisor, figures)
 
 
 def _evidence(
@@ -107,52 +107,65 @@ def _evidence(
 
 
 def contrast_loss(
-    evidence: Float[Tensor, "B W L"], spoken: Bool[Tensor, "B W"]
+    evidence: Float[Tensor, "B W L"], labels: Bool[Tensor, "B W"]
 ) -> Float[Tensor, ""]:
     """Minus the log probability of a photo among those without the word, mean over its words.
 
     Evidence, in nats, is pooled by the logarithm of the mean exponential over regions, a soft
-    maximum. `spoken` says which photo's captions have which word; words of all photos are ignored.
+    maximum. Words that the captions of all photos have are ignored.
+
+    Args:
+        evidence: the evidence of each region for each word.
+        labels: whether the captions of a photo have a word.
     """
     pooled = evidence.logsumexp(dim=2) - math.log(evidence.shape[2])
-    least = torch.finfo(pooled.dtype).min  # finite, since the gradient of -inf is not a number
-    others = pooled.masked_fill(spoken, least).logsumexp(dim=0)  # (W)
-    counts = spoken & ~spoken.all(dim=0)
-    lost = F.softplus(others - pooled)
-    return (lost * counts).sum() / counts.sum().clamp(min=1)
+    minimum = torch.finfo(pooled.dtype).min  # finite, since the gradient of -inf is not a number
+    negatives = pooled.masked_fill(labels, minimum).logsumexp(dim=0)  # (W)
+    positives = labels & ~labels.all(dim=0)
+    losses = F.softplus(negatives - pooled)
+    return (losses * positives).sum() / positives.sum().clamp(min=1)
 
 
 def class_loss(
-    evidence: Float[Tensor, "B W L"], shown: Float[Tensor, "B W L"]
+    evidence: Float[Tensor, "B W L"], scores: Float[Tensor, "B W L"]
 ) -> Float[Tensor, ""]:
-    """Divergence of the evidence from the classifier's scores, in nats, mean over words.
+    """KL divergence of the evidence from the classifier's scores, in nats, mean over words.
 
     Both are normalised over all regions of the batch, so they locate a word in a photo and among
     photos (distillation, Hinton et al. 2015). The evidence is as sharp as its map.
     """
-    learnt = (SHARPNESS * evidence).transpose(0, 1).flatten(1).log_softmax(dim=1)
-    wanted = shown.transpose(0, 1).flatten(1).log_softmax(dim=1)
-    divergence = F.kl_div(learnt, wanted, reduction="sum", log_target=True)
+    log_evidence = (SHARPNESS * evidence).transpose(0, 1).flatten(1).log_softmax(dim=1)
+    log_target = scores.transpose(0, 1).flatten(1).log_softmax(dim=1)
+    divergence = F.kl_div(log_evidence, log_target, reduction="sum", log_target=True)
     return divergence / max(evidence.shape[1], 1)
 
 
 def guide_loss(
     weights: Float[Tensor, "B N T L"],
-    wanted: Float[Tensor, "B N T L"],
-    named: Bool[Tensor, "B N T"],
+    target_maps: Float[Tensor, "B N T L"],
+    is_word: Bool[Tensor, "B N T"],
 ) -> Float[Tensor, ""]:
-    """Divergence of attention from the wanted maps in nats, averaged over words by peakedness."""
-    log_wanted = wanted.clamp_min(torch.finfo(wanted.dtype).tiny).log()
-    entropy = -(wanted * log_wanted).sum(dim=3)
-    peaked = (1 - entropy / math.log(wanted.shape[3])) * named
-    divergence = -entropy - (wanted * weights.float().clamp_min(1e-6).log()).sum(dim=3)
-    return (divergence * peaked).sum() / peaked.sum().clamp_min(1e-6)
+    """KL divergence of attention from target maps in nats, averaged over words by peakedness.
+
+    Special tokens, where `is_word` is false, are ignored.
+    """
+    log_maps = target_maps.clamp_min(torch.finfo(target_maps.dtype).tiny).log()
+    entropy = -(target_maps * log_maps).sum(dim=3)
+    peakedness = (1 - entropy / math.log(target_maps.shape[3])) * is_word
+    log_weights = weights.float().clamp_min(1e-6).log()
+    divergence = -entropy - (target_maps * log_weights).sum(dim=3)
+    return (divergence * peakedness).sum() / peakedness.sum().clamp_min(1e-6)
 
 
 class Classes(NamedTuple):
-    """The classes of a linear layer on the mean of a feature map, by their names in lower case.
+    """The classes of a linear layer on the mean of a feature map.
 
-    The layer scores single regions, too (class activation mapping, Zhou et al. 2016).
+    The layer also scores single regions (class activation mapping, Zhou et al. 2016).
+
+    Attributes:
+        names: the names of each class in lower case.
+        weight: of the layer.
+        bias: of the layer.
     """
 
     names: Sequence[Sequence[str]]
@@ -161,9 +174,12 @@ class Classes(NamedTuple):
 
 
 def classes_of(encoder: Encoder) -> Classes:
-    """The classes of the network that an encoder starts from; InputError if it has none.
+    """The classes of the network that an encoder starts from.
 
-    Their names are known if they are those of ImageNet or one of its subsets.
+    Only the classes of ImageNet and of its subsets have names.
+
+    Raises:
+        InputError: the network has no classes, or they have no names.
     """
     classes = None
     if isinstance(encoder, CNNEncoder) and encoder.config["weights"] is not None:
@@ -175,14 +191,14 @@ def classes_of(encoder: Encoder) -> Classes:
 
             if name in list_models():
                 meta = get_model_weights(name).DEFAULT.meta
-                names = [(each.lower(),) for each in meta["categories"]]
+                names = [(category.lower(),) for category in meta["categories"]]
         else:
             from timm.data import ImageNetInfo, infer_imagenet_subset
 
             if subset := infer_imagenet_subset(network):
                 info = ImageNetInfo(subset)
-                told = map(info.index_to_description, range(info.num_classes()))
-                names = [each.lower().split(", ") for each in told]
+                descriptions = map(info.index_to_description, range(info.num_classes()))
+                names = [description.lower().split(", ") for description in descriptions]
         classes = region_classes(network, nn.Sequential(*stages_of(network, name)), names)
     if classes is None:
         raise InputError(
@@ -198,11 +214,12 @@ def region_classes(
 ) -> Classes | None:
     """The classes of a linear layer on the mean of the feature map; None if there is no such layer.
 
-    That is tried on a random image, which must get the same scores both ways.
+    The layer counts if a random image gets the network's scores by it.
     """
-    layer = next((m for m in [*network.modules()][::-1] if isinstance(m, nn.Linear)), None)
-    if layer is None or layer.out_features != len(names):
+    layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    if not layers or layers[-1].out_features != len(names):
         return None
+    layer = layers[-1]
     side = getattr(network, "pretrained_cfg", {}).get("input_size", (64,))[-1]
     image = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
     scores, mean = network.eval()(image), feature_map(image).mean(dim=(2, 3))
@@ -225,22 +242,24 @@ class ClassWords:
 
     def __init__(self, classes: Classes, vocabulary: Vocabulary, device: torch.device) -> None:
         ids = {word: vocabulary.ids([word])[1] for word in vocabulary.words}
-        pairs = []
-        for index, its in enumerate(classes.names):
-            for last in {name.split()[-1] for name in its}:
-                pairs += [(ids[word], index) for word in {last, *plurals(last)} & ids.keys()]
-        of_pairs = torch.tensor(pairs, dtype=torch.long).view(-1, 2)
-        words, places = of_pairs[:, 0].unique(return_inverse=True)
-        self.words, self._places = words.to(device), places.to(device)
-        named, rows = of_pairs[:, 1].unique(return_inverse=True)
-        self._classes = rows.to(device)
-        self._weight, self._bias = classes.weight[named].to(device), classes.bias[named].to(device)
+        pairs: list[tuple[int, int]] = []  # of a word's id and a class
+        for class_index, names in enumerate(classes.names):
+            for head in {name.split()[-1] for name in names}:
+                for word in {head, *plurals(head)} & ids.keys():
+                    pairs.append((ids[word], class_index))
+        word_ids, class_indices = torch.tensor(pairs, dtype=torch.long).view(-1, 2).unbind(dim=1)
+        words, word_columns = word_ids.unique(return_inverse=True)
+        rows, class_columns = class_indices.unique(return_inverse=True)
+        self.words = words.to(device)
+        self._word_columns = word_columns.to(device)  # (P)
+        self._class_columns = class_columns.to(device)  # (P)
+        self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
 
     @torch.no_grad()
-    def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
-        """The score of each region for each word, in nats: the best of its classes."""
-        scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
-        scores = scores[..., self._classes]  # (B L P)
-        least = scores.new_full((*scores.shape[:2], len(self.words)), -torch.inf)
-        best = least.scatter_reduce(2, self._places.expand_as(scores), scores, "amax")
-        return best.transpose(1, 2)
+    def scores(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
+        """The score of each region for each word, in nats: the best of the word's classes."""
+        class_scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
+        pair_scores = class_scores[..., self._class_columns]  # (B L P)
+        minimum = pair_scores.new_full((*pair_scores.shape[:2], len(self.words)), -torch.inf)
+        columns = self._word_columns.expand_as(pair_scores)
+        return minimum.scatter_reduce(2, columns, pair_scores, "amax").transpose(1, 2)

@@ -25,19 +25,19 @@ from captioning.training.validation_images import Captioned, ValidationImages, s
 from captioning.viewing.overlay import LONG_SIDE
 from captioning.viewing.viewer import viewer_html
 
-DATA = "WANDB_DATA_DIR"
-"""Where W&B stages the files of tables and artifacts until they are uploaded."""
+STAGING_VARIABLE = "WANDB_DATA_DIR"
+"""Environment variable of the folder where W&B stages files until they are uploaded."""
 
 BOARD_ID = "wandb_id"
-"""Where a checkpoint has the id of its W&B run."""
+"""Key of a checkpoint for the id of its W&B run."""
 
 
 def loggers(
-    folder: Path, config: dict[str, Any], resume: bool, logged: ModelCheckpoint | None
+    folder: Path, config: dict[str, Any], resume: bool, uploaded: ModelCheckpoint | None
 ) -> list[Logger]:
     """CSV and W&B in the run's folder; a resumed training begins another CSV, csv-2/metrics.csv.
 
-    The best checkpoint of `logged` becomes an artifact of W&B at the end.
+    At the end, the best checkpoint of `uploaded` becomes an artifact of W&B.
     """
     earlier = len(list(folder.glob("csv*"))) if resume else 0
     table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
@@ -46,9 +46,9 @@ def loggers(
         return [table]
     # With Lightning's own `offline` W&B would ask for a login.
     name = os.environ.get("WANDB_NAME", folder.name)
-    board = WandbLogger(name, folder, log_model=logged is not None, **options)
-    if logged is not None:
-        board.after_save_checkpoint(logged)  # though a resumed training may save no better one
+    board = WandbLogger(name, folder, log_model=uploaded is not None, **options)
+    if uploaded is not None:
+        board.after_save_checkpoint(uploaded)  # though a resumed training may save no better one
     return [table, board]
 
 
@@ -65,7 +65,7 @@ def resume_board(trainer: pl.Trainer, checkpoint: Mapping[str, Any]) -> None:
 
 
 class ResumedLogs(pl.Callback):
-    """Lets a resumed training go on in its W&B run, and keeps every step once in its CSV files."""
+    """Continues the W&B run of a resumed training, and logs every step once in its CSV files."""
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -82,17 +82,17 @@ class ResumedLogs(pl.Callback):
 
 
 def keep_steps(path: Path, count: int) -> None:
-    """Keep a CSV's first `count` steps, in whole rows."""
+    """Remove all but the whole rows of a CSV's first `count` steps."""
     lines = path.read_text().splitlines(keepends=True)
     reader = csv.DictReader(line for line in lines if line.endswith("\n"))
-    kept = [row for row in reader if int(row["step"]) < count]
+    rows = [row for row in reader if int(row["step"]) < count]
     if reader.fieldnames is None:  # killed within the header
         path.unlink()
-    elif len(kept) < len(lines) - 1:
+    elif len(rows) < len(lines) - 1:
         with written_whole(path) as whole, whole.open("w", newline="") as file:
             writer = csv.DictWriter(file, reader.fieldnames)
             writer.writeheader()
-            writer.writerows(kept)
+            writer.writerows(rows)
 
 
 def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
@@ -104,18 +104,18 @@ def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: WANDB_MODE has another value, or is ``online`` and nobody has logged in.
     """
-    wanted, mode = os.environ.get("WANDB_MODE"), "offline"
-    if wanted == "disabled":
+    variable, mode = os.environ.get("WANDB_MODE"), "offline"
+    if variable == "disabled":
         return {}
-    if wanted in (None, "online"):
+    if variable in (None, "online"):
         # Otherwise W&B warns of a setting that Lightning passes on.
         wandb.setup(wandb.Settings(show_warnings=False))
         if wandb.login(prompt=False, verify=False):
             mode = "online"
-        elif wanted:
+        elif variable:
             raise InputError("WANDB_MODE is online, but nobody has logged in; run `wandb login`")
-    elif wanted not in ("offline", "dryrun"):  # its older name, which Lightning's own logger sets
-        raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled")
+    elif variable not in ("offline", "dryrun"):  # the older name, which Lightning's logger sets
+        raise InputError(f"WANDB_MODE is {variable!r}; give online, offline or disabled")
     settings = wandb.Settings(silent=mode == "offline")
     project = os.environ.get("WANDB_PROJECT", "captioning")
     return {"project": project, "mode": mode, "config": config, "settings": settings}
@@ -123,38 +123,39 @@ def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
-    """Keep staged files of W&B's run out of the home folder, and end the run with the block.
+    """Stage files of W&B's run within a folder, not at home, and end the run with the block.
 
-    Those of an online run are removed then, as they have been uploaded.
+    The staged files of an online run have been uploaded by then, and are removed.
     """
-    given, within = os.environ.get(DATA), (folder / "wandb" / "data").absolute()
-    os.environ[DATA] = given or str(within)
+    user_folder, staging = os.environ.get(STAGING_VARIABLE), (folder / "wandb" / "data").absolute()
+    os.environ[STAGING_VARIABLE] = user_folder or str(staging)
     try:
         yield
     finally:
         if (run := wandb.run) is not None:
             run.finish()
             if run.offline:  # by its id, as a resumed run has several folders
-                parts = Path(run.dir).parents[1] / f"offline-run-*-{run.id}"
-                say(f"W&B kept this run offline; to upload it: {printable(f'wandb sync {parts}')}")
+                pattern = Path(run.dir).parents[1] / f"offline-run-*-{run.id}"
+                command = printable(f"wandb sync {pattern}")
+                say(f"W&B kept this run offline; to upload it: {command}")
             else:
-                shutil.rmtree(within, ignore_errors=True)
-        if given is None:
-            del os.environ[DATA]
+                shutil.rmtree(staging, ignore_errors=True)
+        if user_folder is None:
+            del os.environ[STAGING_VARIABLE]
 
 
 @dataclass(eq=False)
 class ValidationTable(ValidationImages):
     """Logs a W&B table of the same validation images after every validation.
 
-    A row has the photo, its references, the caption, its scores, the interactive view, and a figure
+    A row has the photo, the references, the caption, the scores, the interactive view, and a figure
     of all words with their maps. The figures are also logged as ``val/overlay/0`` and so on, which
     W&B shows with a slider over the steps.
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 for no table.
-        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The figures show the first one, the interactive view compares them.
+        maps: maps of each word, by their names in `captioning.maps`; by default the model's
+            default map. The figures show the first one, the interactive view compares them.
     """
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -170,19 +171,19 @@ class ValidationTable(ValidationImages):
         for record, caption in images:
             photo = read_image(record.image, module.captioner.preprocessing.max_pixels)
             page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
-            drawn = BytesIO()
-            caption.figure(photo=photo).savefig(drawn, format="png", dpi=100)
-            picture = Image.open(drawn).convert("RGB")
+            png = BytesIO()
+            caption.figure(photo=photo).savefig(png, format="png", dpi=100)
+            picture = Image.open(png).convert("RGB")
             figure = wandb.Image(picture, file_type="jpg", caption=caption.text)
-            small = photo.copy()
-            small.thumbnail((LONG_SIDE, LONG_SIDE))
+            thumbnail = photo.copy()
+            thumbnail.thumbnail((LONG_SIDE, LONG_SIDE))
             rows.append(
                 [
-                    wandb.Image(small, file_type="jpg"),  # a tenth of a PNG's bytes
+                    wandb.Image(thumbnail, file_type="jpg"),  # a tenth of a PNG's bytes
                     "\n".join(record.captions),
                     caption.text,
-                    *(its.get(record.image_id) for its in scores.values()),
-                    # W&B's own style sheet would come from its server, which the page forbids.
+                    *(image_scores.get(record.image_id) for image_scores in scores.values()),
+                    # W&B's style sheet would come from its server, which the page forbids.
                     wandb.Html(page, inject=False, data_is_not_path=True),
                     figure,
                 ]
@@ -197,9 +198,9 @@ class ValidationTable(ValidationImages):
 def log_grounding(
     report: GroundingReport, pictures: Sequence[Path], folder: Path, config: dict[str, Any]
 ) -> None:
-    """Log a grounding report and PNG files as a run of its own, unless WANDB_MODE is disabled.
+    """Log a grounding report and PNG files as a separate run, unless WANDB_MODE is disabled.
 
-    The run is kept in the folder, and named after it.
+    The run is written to the folder, and named after it.
     """
     options = wandb_options(config)
     if not options:
@@ -207,9 +208,8 @@ def log_grounding(
     names, groups = list(report.scores), {"all": report} | report.words
     rows = [[word, len(group.mentions), *map(group.value, names)] for word, group in groups.items()]
     with wandb_within(folder):
-        name = folder.absolute().name
-        shown = os.environ.get("WANDB_NAME", name)
-        wandb.init(name=shown, job_type="grounding", dir=folder, **options).log(
+        run_name = os.environ.get("WANDB_NAME", folder.absolute().name)
+        wandb.init(name=run_name, job_type="grounding", dir=folder, **options).log(
             {f"grounding/{name}": value for name, value in report.summary.items()}
             | {"grounding/words": wandb.Table(["word", "mentions", *names], rows)}
             | {f"grounding/{path.stem}": wandb.Image(str(path)) for path in pictures}

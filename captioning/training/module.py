@@ -53,10 +53,11 @@ class OneCycle(Schedule):
     def __call__(self, step: int, steps: int) -> float:
         top, last = self.warmup * steps - 1, steps - 1
         if step < top:
-            first, second, way = 1 / 25, 1.0, step / top
+            begin, end, progress = 1 / 25, 1.0, step / top
         else:
-            first, second, way = 1.0, 1 / 25e4, (min(step, last) - top) / max(last - top, 1)
-        return second + (first - second) * (1 + math.cos(math.pi * way)) / 2
+            begin, end = 1.0, 1 / 25e4
+            progress = (min(step, last) - top) / max(last - top, 1)
+        return end + (begin - end) * (1 + math.cos(math.pi * progress)) / 2
 
 
 @dataclass
@@ -72,8 +73,8 @@ class InverseSquareRoot(Schedule):
     warmup_steps: int = 10_000
 
     def __call__(self, step: int, steps: int) -> float:
-        done = step + 1
-        return min(done / self.warmup_steps, (self.warmup_steps / done) ** 0.5)
+        number = step + 1
+        return min(number / self.warmup_steps, (self.warmup_steps / number) ** 0.5)
 
 
 class CaptioningModule(pl.LightningModule):
@@ -131,8 +132,9 @@ class CaptioningModule(pl.LightningModule):
     ) -> None:
         super().__init__()
         encoder.grid(preprocessing.size, preprocessing.size)  # an error if the size is too small
-        adapts = adapter(encoder.annotation_dim)
-        self.model = Model(encoder, adapts, decoder(adapts.output_dim, len(vocabulary)))
+        model_adapter = adapter(encoder.annotation_dim)
+        model_decoder = decoder(model_adapter.output_dim, len(vocabulary))
+        self.model = Model(encoder, model_adapter, model_decoder)
         self.captioner = Captioner(
             self.model, vocabulary, preprocessing, search, default_map, kernels=False
         )
@@ -223,20 +225,24 @@ class CaptioningModule(pl.LightningModule):
             raise InputError(
                 "the learning rate falls until trainer.max_epochs or max_steps; give one"
             )
-        writing = nn.ModuleList([self.model.decoder, self.model.adapter])
-        rates = ((writing, self.learning_rate), (self.model.encoder, self.encoder_learning_rate))
-        groups = [
-            {"params": parameters, "lr": rate}
-            for part, rate in rates
-            if (parameters := [p for p in part.parameters() if p.requires_grad])
-        ]
+        groups: list[dict[str, Any]] = []
+        decoder = nn.ModuleList([self.model.decoder, self.model.adapter])
+        for part, rate in (
+            (decoder, self.learning_rate),
+            (self.model.encoder, self.encoder_learning_rate),
+        ):
+            parameters = [p for p in part.parameters() if p.requires_grad]
+            if parameters:
+                groups.append({"params": parameters, "lr": rate})
         # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"
         optimizer: Any = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=fused)
         optimizer._step_supports_amp_scaling = False  # or else Lightning refuses to clip gradients
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
-        rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: self.schedule(n, int(steps)))
-        return [optimizer], [{"scheduler": rate, "interval": "step"}]
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: self.schedule(step, int(steps))
+        )
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         config = self.captioner.config

@@ -31,7 +31,7 @@ class Loss(NamedTuple):
     """The loss of a batch."""
 
     total: Float[Tensor, ""]  # summed over the batch
-    divisor: Tensor  # what to divide it by, such as the number of words; averaged over processes
+    divisor: Tensor  # of the total, such as the number of words; averaged over processes
     figures: Mapping[str, float | Tensor]  # further values to log, by name
 
 
@@ -39,18 +39,18 @@ class Objective(ABC):
     """Computes the loss of a batch.
 
     Attributes:
-        records: the photos with the training captions; like the others set by `prepare`.
+        records: the photos with the training captions; set by `prepare`, like the other attributes.
         vocabulary: the words.
         preprocessing: how a photo becomes an image.
     """
 
     def check(self, model: Model) -> None:  # noqa: B027 - most objectives train any model
-        """Called with the model before any photo is read; InputError if it is unsuitable."""
+        """Raise InputError if the model is unsuitable; called before any photo is read."""
 
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
-        """Called before photos are encoded; InputError if the data set is unsuitable."""
+        """Receive the data set before photos are encoded; InputError if it is unsuitable."""
         self.records, self.vocabulary, self.preprocessing = records, vocabulary, preprocessing
 
     @abstractmethod
@@ -64,54 +64,65 @@ class Objective(ABC):
 def grid_of(encoder: Encoder, size: int, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
     """Rows and columns of a batch's regions, which may be random squares of cached features."""
     rows, columns = encoder.grid(size, size)
-    regions = annotations.shape[1]
-    return (rows, columns) if rows * columns == regions else (math.isqrt(regions),) * 2
+    region_count = annotations.shape[1]
+    if rows * columns == region_count:
+        return rows, columns
+    side = math.isqrt(region_count)
+    return side, side
 
 
 class Consensus:
     """Weights of captions by CIDEr-D against the other captions of their photo.
 
-    A model that may say one sentence does best to say what most people would (Phan et al. 2017,
-    "Consensus-based Sequence Training for Video Captioning"). The end of a caption is a word;
-    unknown words match nothing. `records` define how rare an n-gram is.
+    Captions that agree with the others weigh more (Phan et al. 2017, "Consensus-based Sequence
+    Training for Video Captioning"). The end of a caption counts as a word; unknown words match
+    nothing.
+
+    Args:
+        records: the photos whose captions define the document frequencies of n-grams.
+        vocabulary: the words.
     """
 
     def __init__(self, records: Sequence[Record], vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        captions = [
-            [self._words(vocabulary.encode(caption)) for caption in record.captions]
-            for record in records
-        ]
+        captions = []
+        for record in records:
+            token_ids = map(vocabulary.encode, record.captions)
+            captions.append([self._words(ids) for ids in token_ids])
         self._frequencies = DocumentFrequencies.of(captions)
 
     def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
         """Each caption's score divided by the mean of its photo, one if that is 0; zero for PAD."""
-        real = tokens.any(dim=2)
-        captions = [[self._words(row) for row in rows if any(row)] for rows in tokens.tolist()]
-        ones = [caption for its in captions for caption in its]
-        others = [its[:n] + its[n + 1 :] or its for its in captions for n in range(len(its))]
-        scores = cider_scores(ones, others, self._frequencies).images["CIDEr"]
-        of_each = torch.zeros(real.shape, device=tokens.device)
-        of_each[real] = torch.from_numpy(scores).to(of_each)
-        mean = of_each.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True)
-        return torch.where(mean > 0, of_each / mean, real.to(of_each))
+        is_caption = tokens.any(dim=2)
+        candidates: list[Words] = []
+        references: list[list[Words]] = []
+        for rows in tokens.tolist():
+            captions = [self._words(row) for row in rows if any(row)]
+            for index, caption in enumerate(captions):
+                candidates.append(caption)
+                references.append(captions[:index] + captions[index + 1 :] or captions)
+        scores = torch.zeros(is_caption.shape, device=tokens.device)
+        caption_scores = cider_scores(candidates, references, self._frequencies).images["CIDEr"]
+        scores[is_caption] = torch.from_numpy(caption_scores).to(scores)
+        mean = scores.sum(dim=1, keepdim=True) / is_caption.sum(dim=1, keepdim=True)
+        return torch.where(mean > 0, scores / mean, is_caption.to(scores))
 
-    def _words(self, row: Sequence[int]) -> Words:
-        return (*self.vocabulary.decode(row), SPECIAL[EOS])
+    def _words(self, token_ids: Sequence[int]) -> Words:
+        return (*self.vocabulary.decode(token_ids), SPECIAL[EOS])
 
 
 @dataclass(eq=False)
 class CrossEntropy(Objective):
-    """Words given all before them, with the doubly stochastic penalty (Xu et al. 2015, eq. 14).
+    """Cross-entropy with the doubly stochastic penalty (Xu et al. 2015, eq. 14).
 
     Both are divided by the number of words: their proportion is the paper's, and losses of batches
-    of other lengths can be compared.
+    with different lengths can be compared.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
         consensus: how much the weight of a caption depends on its `Consensus` with the photo's
-            other captions; at zero all weigh the same.
+            other captions; with 0 all captions weigh the same.
     """
 
     label_smoothing: float = 0.1
@@ -134,9 +145,10 @@ class CrossEntropy(Objective):
             caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
         smoothing = self.label_smoothing
         total, weights = caption_cross_entropy(decoder, memory, tokens, smoothing, caption_weights)
-        real = tokens[..., 1:] != PAD
+        mask = tokens[..., 1:] != PAD
         if self.attention_penalty:
-            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
-        words = real.sum(dim=2)
-        number = (words if caption_weights is None else words * caption_weights).sum()
-        return Loss(total, number, {}), weights
+            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, mask)
+        word_counts = mask.sum(dim=2)
+        if caption_weights is not None:
+            word_counts = word_counts * caption_weights
+        return Loss(total, word_counts.sum(), {}), weights

@@ -63,27 +63,29 @@ class SampledBound(Objective, nn.Module):
         logits = torch.stack([step.logits for step in steps], dim=2)
         weights = torch.stack([step.weights for step in steps], dim=2)
         log_probs = torch.stack([step.state["log_probs"] for step in steps], dim=2)
-        real = targets != PAD
-        precise = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 2)
-        lost = F.cross_entropy(precise, targets.flatten(), ignore_index=PAD, reduction="none")
-        likelihoods = -lost.view(targets.shape).sum(dim=2)  # log p(y | s, a)
-        drawn = (log_probs * real).sum(dim=2)  # log p(s | a)
+        mask = targets != PAD
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 2)
+        losses = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="none")
+        likelihoods = -losses.view(targets.shape).sum(dim=2)  # log p(y | s, a)
+        region_log_probs = (log_probs * mask).sum(dim=2)  # log p(s | a)
         # A region without weight has no entropy, and no gradient that is not a number.
         entropies = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=3)
-        entropy = (entropies * real).sum()
-        advantages = (likelihoods.detach() - self.baseline) * real.any(dim=2)
-        # drawn - drawn.detach() is zero, but its gradient is not.
-        rewarded = self.reward * advantages * (drawn - drawn.detach())  # eq. 12
-        total = -(likelihoods + rewarded).sum() - self.entropy * entropy
+        entropy = (entropies * mask).sum()
+        is_caption = mask.any(dim=2)
+        advantages = (likelihoods.detach() - self.baseline) * is_caption
+        # The difference is zero, but its gradient is not.
+        reinforcement = region_log_probs - region_log_probs.detach()
+        rewards = self.reward * advantages * reinforcement  # eq. 12
+        total = -(likelihoods + rewards).sum() - self.entropy * entropy
         with torch.no_grad():
-            of_drawn = real.any(dim=2)[~expected]
-            reached = (likelihoods[~expected] * of_drawn).sum().float()
-            reached, captions = _sums_over_ranks(reached, of_drawn.sum())
+            is_sampled = is_caption[~expected]
+            likelihood = (likelihoods[~expected] * is_sampled).sum().float()
+            likelihood, captions = _sums_over_ranks(likelihood, is_sampled.sum())
             if captions:
-                self.baseline.lerp_((reached / captions).to(self.baseline), 1 - self.decay)
-            of_all, count = _sums_over_ranks(entropy, real.sum())
-        figures = {"baseline": self.baseline.clone(), "entropy": of_all / count}
-        return Loss(total, real.sum(), figures)
+                self.baseline.lerp_((likelihood / captions).to(self.baseline), 1 - self.decay)
+            entropy_sum, word_count = _sums_over_ranks(entropy, mask.sum())
+        figures = {"baseline": self.baseline.clone(), "entropy": entropy_sum / word_count}
+        return Loss(total, mask.sum(), figures)
 
 
 def _sums_over_ranks(*numbers: Tensor) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ Shapes: B images, N samples per image, T words, L regions, D annotation width.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int
@@ -56,47 +57,51 @@ class SelfCritical(Objective):
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
         super().prepare(records, vocabulary, preprocessing)
-        cut, end = tokenizer_of_scores(vocabulary.tokenizer), SPECIAL[EOS]
-        self._references: dict[int | str, list[Words]] = {
-            record.image_id: [(*words_of(cut(caption)), end) for caption in record.captions]
-            for record in records
-        }
+        tokenize = tokenizer_of_scores(vocabulary.tokenizer)
+        self._references: dict[int | str, list[Words]] = {}
+        for record in records:
+            captions = [words_of(tokenize(caption)) for caption in record.captions]
+            self._references[record.image_id] = [(*words, SPECIAL[EOS]) for words in captions]
         self._frequencies = DocumentFrequencies.of(list(self._references.values()))
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        writing = nn.ModuleList([model.adapter, model.decoder])
+        modules = nn.ModuleList([model.adapter, model.decoder])
         training = plain(model.decoder).training
-        writing.eval()
+        modules.eval()
         try:
             memory = model.remember(annotations)
             with torch.no_grad():
                 decoded = self.sampling(model.decoder, memory)
-            samples = said(decoded, self.vocabulary)
+            samples = sampled_words(decoded, self.vocabulary)
             references = [self._references[record.image_id] for record in batch.records]
             # Single precision, also under autocast, where annotations are in half precision.
-            found = rewards(samples, references, self._frequencies, self.bleu)
-            rewarded = torch.from_numpy(found).float().to(annotations.device)
-            total = self_critical_loss(model.decoder, memory, decoded.tokens, rewarded)
+            sample_rewards = torch.from_numpy(
+                rewards(samples, references, self._frequencies, self.bleu)
+            )
+            sample_rewards = sample_rewards.float().to(annotations.device)
+            total = self_critical_loss(model.decoder, memory, decoded.tokens, sample_rewards)
+            count = sample_rewards.numel()
             if self.likelihood:
-                lost, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
+                loss, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
                 captions = batch.tokens.any(dim=2).sum()
-                total = total + self.likelihood * rewarded.numel() / captions * lost
+                total = total + self.likelihood * count / captions * loss
         finally:
-            writing.train(training)
-        words = sum(len(sample) for of_image in samples for sample in of_image) / rewarded.numel()
-        divisor = torch.tensor(rewarded.numel(), device=total.device)
-        return Loss(total, divisor, {"reward": rewarded.mean(), "words": words})
+            modules.train(training)
+        words = sum(len(sample) for sample in chain.from_iterable(samples)) / count
+        divisor = torch.tensor(count, device=total.device)
+        return Loss(total, divisor, {"reward": sample_rewards.mean(), "words": words})
 
 
 def self_critical_loss(
     decoder: Decoder, memory: Memory, samples: Int[Tensor, "B N T"], rewards: Float[Tensor, "B N"]
 ) -> Float[Tensor, ""]:
-    """Minus the samples' log-likelihoods, each times its advantage, summed over samples.
+    """Minus the samples' log-likelihoods, times their advantages, summed over samples.
 
     For samples of the decoder, the expected gradient is that of minus the expected reward.
     """
     n = rewards.shape[1]
-    advantages = (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))  # to the others
+    # Relative to the mean of the other samples, which excludes the sample itself.
+    advantages = (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
     logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])
     log_probs = generable_log_probs(logits).gather(3, samples[..., None]).squeeze(3)
@@ -104,13 +109,13 @@ def self_critical_loss(
     return -(advantages * likelihoods).sum()
 
 
-def said(decoded: Decoded, vocabulary: Vocabulary) -> list[list[Words]]:
+def sampled_words(decoded: Decoded, vocabulary: Vocabulary) -> list[list[Words]]:
     """The samples of each image as words of the scores, with the end mark where they have one."""
 
-    def words(row: list[int]) -> Words:
-        known = vocabulary.decode(row)
+    def words_of_sample(token_ids: list[int]) -> Words:
+        words = vocabulary.decode(token_ids)
         if vocabulary.tokenizer in NLTK:
-            known = tuple(generated_words(" ".join(known)))
-        return (*known, SPECIAL[EOS]) if EOS in row else known
+            words = tuple(generated_words(" ".join(words)))
+        return (*words, SPECIAL[EOS]) if EOS in token_ids else words
 
-    return [[words(row) for row in rows] for rows in decoded.tokens.tolist()]
+    return [[words_of_sample(row) for row in rows] for rows in decoded.tokens.tolist()]

@@ -1,4 +1,4 @@
-"""The same images after every validation: in validation.html, and their grounding scores."""
+"""Callbacks that show the same images after every validation, and log their grounding scores."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -28,10 +28,15 @@ from captioning.viewing.validation_page import (
 PAGE = "validation.html"
 
 IMAGE_SCORES = ("BLEU-4", "ROUGE-L", "CIDEr")
-"""Scores of single images that are shown."""
+"""Scores that are shown for each image."""
 
-GROUNDING_SCORES = {name: name for name in ("pointing", "mass in box", "CHAIR-i", "CHAIR-s")}
-GROUNDING_SCORES["pointing, minus Gaussian"] = "pointing minus Gaussian"
+GROUNDING_SCORES = {
+    "pointing": "pointing",
+    "mass in box": "mass in box",
+    "CHAIR-i": "CHAIR-i",
+    "CHAIR-s": "CHAIR-s",
+    "pointing, minus Gaussian": "pointing minus Gaussian",
+}
 """Scores of a grounding report that are logged, with their names in the log."""
 
 Captioned = tuple[Record, Caption]
@@ -44,9 +49,9 @@ ValidatedCaptions = dict[int | str, list[int]]
 def captioned(
     trainer: pl.Trainer, module: Any, validated: ValidatedCaptions, count: int, **options: Any
 ) -> list[Captioned]:
-    """Evenly spaced images of a validation with the captions that were scored, read again.
+    """Evenly spaced images of a validation, with the captions that were scored and their maps.
 
-    Those whose photos are gone are left out: trainings on cached features do without them.
+    Missing photos are left out, as trainings on cached features do not need them.
     """
     data: Any = trainer.datamodule  # type: ignore[attr-defined]
     records = [record for record in data.val_records if record.image_id in validated]
@@ -64,21 +69,23 @@ def captioned(
 
 
 def validated_captions(module: Any) -> ValidatedCaptions:
-    """The captions that all processes have found in this validation; all must call this."""
+    """The captions of a validation, gathered from all processes, which all must call this."""
     parts: list[ValidatedCaptions] = [module.validated]
     if distributed.is_initialized():
         parts *= distributed.get_world_size()
         distributed.all_gather_object(parts, module.validated)
-    # A repeated image may have another caption: near-ties may resolve differently.
-    return {image: tokens for part in reversed(parts) for image, tokens in part.items()}
+    captions: ValidatedCaptions = {}
+    for part in reversed(parts):  # of an image in several parts, the first caption counts
+        captions.update(part)
+    return captions
 
 
 @dataclass(eq=False)
 class ValidationImages(pl.Callback):
     """Base of callbacks that show the same images after every validation.
 
-    What is shown is what was validated: averaged weights are swapped out again before
-    `on_validation_end`, so captions and maps are computed when the validation epoch ends.
+    Captions and maps are computed when the validation epoch ends, with the weights that were
+    validated: averaged weights are swapped out before `on_validation_end`.
     """
 
     images: int = 8
@@ -111,8 +118,8 @@ class ValidationImages(pl.Callback):
 
 def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
     """The scores of the last validation by name and image id."""
-    found = module.scores.by_image
-    return {name: found[name] for name in IMAGE_SCORES if name in found}
+    by_image = module.scores.by_image
+    return {name: by_image[name] for name in IMAGE_SCORES if name in by_image}
 
 
 @dataclass(eq=False)
@@ -121,13 +128,14 @@ class ValidationPage(ValidationImages):
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 for no page.
-        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The first one is shown at first, others can be selected or compared with it.
+        maps: maps of each word, by their names in `captioning.maps`; by default the model's
+            default map. The first one is shown at first, others can be selected or compared with
+            it.
     """
 
     _losses: list[Point] = field(init=False, default_factory=list)
     _validations: list[dict[str, Any]] = field(init=False, default_factory=list)
-    _is_kept: bool = field(init=False, default=False)
+    _is_best: bool = field(init=False, default=False)
     _loss: Any = field(init=False, default=0.0)  # a tensor after the first step
     _steps: int = field(init=False, default=0)
 
@@ -158,56 +166,72 @@ class ValidationPage(ValidationImages):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not trainer.sanity_checking:  # asked in all processes, which have to agree
-            [best] = [each for each in trainer.checkpoint_callbacks if type(each) is BestCheckpoint]
+            best = next(
+                callback
+                for callback in trainer.checkpoint_callbacks
+                if type(callback) is BestCheckpoint
+            )
             score = trainer.callback_metrics.get(str(best.monitor))
-            self._decides = str(best.monitor).removeprefix("val/")
-            self._is_kept = best.check_monitor_top_k(trainer, score)
+            self._monitor = str(best.monitor).removeprefix("val/")
+            self._is_best = best.check_monitor_top_k(trainer, score)
         super().on_validation_end(trainer, pl_module)
 
     def show(self, trainer: pl.Trainer, module: Any, images: list[Captioned]) -> None:
-        by_name = scores_by_image(module).items()
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epoch = trainer.current_epoch + progress / trainer.num_training_batches
-        told = []
-        for record, caption in images:
-            key = record.image_id
-            scores = {name: its[key] for name, its in by_name if key in its}
-            told.append({"image": key, "caption": caption.text, "scores": scores})
-        figures = {name: value.item() for name, value in trainer.callback_metrics.items()}
-        found = {n.removeprefix("val/"): x for n, x in figures.items() if n.startswith("val/")}
-        validation = {"epoch": epoch, "scores": found, "images": told, "is_kept": self._is_kept}
-        self._validations.append(validation)
-        curves: defaultdict[str, list[Point]] = defaultdict(list)
-        histories: defaultdict[Any, list[PastCaption]] = defaultdict(list)
-        for past in self._validations:
-            for name, value in past["scores"].items():
-                curves[name].append(Point(past["epoch"], value))
-            for its in past["images"]:
-                earlier = PastCaption(past["epoch"], its["caption"], its["scores"])
-                histories[its["image"]].append(earlier)
+        self._add_validation(trainer, module, images, epoch)
         losses = list(self._losses)
         if self._steps:
             losses.append(Point(epoch, float(self._loss) / self._steps))
-        kept = [past["epoch"] for past in self._validations if past.get("is_kept")]
-        best = (self._decides, kept[-1]) if kept else None
+        curves: defaultdict[str, list[Point]] = defaultdict(list)
+        histories: defaultdict[Any, list[PastCaption]] = defaultdict(list)
+        best = None
+        for validation in self._validations:
+            for name, score in validation["scores"].items():
+                curves[name].append(Point(validation["epoch"], score))
+            for image in validation["images"]:
+                caption = PastCaption(validation["epoch"], image["caption"], image["scores"])
+                histories[image["image"]].append(caption)
+            if validation.get("is_kept"):
+                best = self._monitor, validation["epoch"]
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        numbers = f"{len(data.train_records):,} images to train on, {len(data.val_records):,}"
-        most = module.captioner.preprocessing.max_pixels
+        counts = f"{len(data.train_records):,} images to train on, {len(data.val_records):,}"
+        max_pixels = module.captioner.preprocessing.max_pixels
         path = Path(trainer.default_root_dir).absolute() / PAGE
         with stage(f"writing {PAGE}"):
-            tracked = [
+            tracked_images = [
                 TrackedImage(
                     record.image.name,
-                    read_image(record.image, most),
+                    read_image(record.image, max_pixels),
                     caption.view(),
                     record.captions,
                     histories[record.image_id],
                 )
                 for record, caption in images
             ]
-            subtitle = f"After epoch {epoch_text(epoch)}: {numbers} to validate"
-            page = validation_html(path.parent.name, subtitle, losses, curves, tracked, best)
+            subtitle = f"After epoch {epoch_text(epoch)}: {counts} to validate"
+            page = validation_html(path.parent.name, subtitle, losses, curves, tracked_images, best)
             save_html(page, path)
+
+    def _add_validation(
+        self, trainer: pl.Trainer, module: Any, images: list[Captioned], epoch: float
+    ) -> None:
+        """Store the scores and captions of a validation as plain values, for checkpoints."""
+        captions = []
+        for record, caption in images:
+            image_id = record.image_id
+            scores: dict[str, float] = {}
+            for name, image_scores in scores_by_image(module).items():
+                if image_id in image_scores:
+                    scores[name] = image_scores[image_id]
+            captions.append({"image": image_id, "caption": caption.text, "scores": scores})
+        metrics = {}
+        for name, value in trainer.callback_metrics.items():
+            if name.startswith("val/"):
+                metrics[name.removeprefix("val/")] = value.item()
+        self._validations.append(
+            {"epoch": epoch, "scores": metrics, "images": captions, "is_kept": self._is_best}
+        )
 
 
 @dataclass(eq=False)

@@ -54,19 +54,19 @@ def test_without_its_terms_it_is_the_cross_entropy(captioner: Captioner, seen: T
 def test_the_contrast_is_a_share_among_photos_without_the_word() -> None:
     # By hand: one region each; word 0 is only of photo 0, word 1 of all, word 2 of none.
     evidence = torch.tensor([[2.0, 9.0, 5.0], [1.0, 9.0, 5.0], [0.5, 9.0, 5.0]])[..., None]
-    spoken = torch.tensor([[True, True, False], [False, True, False], [False, True, False]])
+    labels = torch.tensor([[True, True, False], [False, True, False], [False, True, False]])
     share = math.exp(2.0) / (math.exp(2.0) + math.exp(1.0) + math.exp(0.5))
-    assert contrast_loss(evidence, spoken).item() == pytest.approx(-math.log(share))
+    assert contrast_loss(evidence, labels).item() == pytest.approx(-math.log(share))
 
 
 def test_the_guide_is_the_divergence_from_peaked_maps() -> None:
     # By hand: an even map is not peaked and does not count; a map of one region counts in full.
-    wanted = torch.tensor([[[[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]]]])
+    target = torch.tensor([[[[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]]]])
     weights = torch.tensor([[[[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]]])
-    named = torch.ones(1, 1, 2, dtype=torch.bool)
-    assert guide_loss(weights, wanted, named).item() == pytest.approx(math.log(2))
-    assert guide_loss(weights, wanted, ~named) == 0
-    assert guide_loss(wanted, wanted, named).item() == pytest.approx(0, abs=1e-6)
+    is_word = torch.ones(1, 1, 2, dtype=torch.bool)
+    assert guide_loss(weights, target, is_word).item() == pytest.approx(math.log(2))
+    assert guide_loss(weights, target, ~is_word) == 0
+    assert guide_loss(target, target, is_word).item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("guide", [0.0, 1.0])
@@ -82,17 +82,17 @@ def test_with_the_guide_attention_comes_to_agree_with_evidence(
 
 
 def test_evidence_that_agrees_with_the_classes_costs_nothing() -> None:
-    shown = torch.randn(3, 2, 4)
+    scores = torch.randn(3, 2, 4)
     # The map is four times as sharp as the evidence; what all regions have in common says nothing.
-    evidence = shown / SHARPNESS + torch.tensor([[1.0], [-2.0]])
-    assert class_loss(evidence, shown).item() == pytest.approx(0, abs=1e-6)
+    evidence = scores / SHARPNESS + torch.tensor([[1.0], [-2.0]])
+    assert class_loss(evidence, scores).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_the_class_loss_is_a_divergence_over_the_batch() -> None:
     # By hand: two photos of one region each; the second shows the only word three times as much.
-    shown = torch.tensor([[[0.0]], [[math.log(3)]]])
+    scores = torch.tensor([[[0.0]], [[math.log(3)]]])
     expected = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
-    assert class_loss(torch.zeros(2, 1, 1), shown).item() == pytest.approx(expected)
+    assert class_loss(torch.zeros(2, 1, 1), scores).item() == pytest.approx(expected)
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
     assert figures["classes"] < 0.1  # nats
     classes = guided_attention.classes_of(knowing.model.encoder)
     assert classes is not None
-    wanted = (seen @ classes.weight.T).transpose(1, 2)
+    target = (seen @ classes.weight.T).transpose(1, 2)
     words = torch.tensor([4, 5]).expand(2, 1, -1)
     decoder = knowing.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     regions = decoder.output_context(knowing.model.adapter(seen))
     evidence = evidence_of(decoder, regions, words).squeeze(1)
-    assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
+    assert (evidence.argmax(dim=2) == target.argmax(dim=2)).all()
 
 
 @pytest.mark.parametrize("kernels", [False, True], ids=["plain", "kernels"])
@@ -157,13 +157,13 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
         return evidence_of(decoder, regions, words.expand(2, -1, -1)).float()
 
     words = torch.tensor([4, 5, 6, 7])  # those of the captions
-    spoken = (targets[..., None] == words).flatten(1, 2).any(dim=1)
-    contrast = contrast_loss(evidence(memory, words[None])[:, 0], spoken)
+    labels = (targets[..., None] == words).flatten(1, 2).any(dim=1)
+    contrast = contrast_loss(evidence(memory, words[None])[:, 0], labels)
     maps = evidence_shares(evidence(undropped, targets).detach(), (4, 4))
     guide = guide_loss(weights, maps, targets >= len(SPECIAL))
     found = ClassWords(precise, vocabulary, annotations.device)
     of_classes = evidence(undropped, found.words[None])[:, 0]
-    classes = class_loss(of_classes, found.shown(annotations.detach()))
+    classes = class_loss(of_classes, found.scores(annotations.detach()))
     expected = expected + (targets != PAD).sum() * (0.2 * contrast + 0.3 * guide + 0.4 * classes)
 
     torch.manual_seed(1)
@@ -193,16 +193,16 @@ def class_words(*words: str) -> tuple[ClassWords, list[str]]:
 
 def test_the_last_word_of_a_name_stands_for_the_class() -> None:
     words = ["a", "retriever", "golden", "cats", "tabby", "buses", "bus", "siamese", "dog"]
-    _, named = class_words(*words)
-    assert named == ["retriever", "cats", "tabby", "buses", "bus"]
+    _, names = class_words(*words)
+    assert names == ["retriever", "cats", "tabby", "buses", "bus"]
 
 
 def test_a_word_is_shown_by_whichever_of_its_classes_scores_most() -> None:
-    found, named = class_words("cat", "retriever", "tabby")
+    found, names = class_words("cat", "retriever", "tabby")
     regions = torch.tensor([[[7.0, 1.0, 2.0, 9.0, 9.0], [0.0, 4.0, 3.0, 9.0, 9.0]]])
-    assert named == ["cat", "retriever", "tabby"]
+    assert names == ["cat", "retriever", "tabby"]
     expected = torch.tensor([[[2.2, 4.1], [7.0, 0.0], [1.1, 4.1]]])
-    torch.testing.assert_close(found.shown(regions), expected)
+    torch.testing.assert_close(found.scores(regions), expected)
 
 
 class Network(nn.Module):

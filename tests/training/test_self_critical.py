@@ -17,7 +17,7 @@ from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder
 from captioning.search import Decoded
 from captioning.training import SelfCritical
-from captioning.training.self_critical import said, self_critical_loss
+from captioning.training.self_critical import sampled_words, self_critical_loss
 from tests.conftest import DECODERS, decided
 from tests.training.conftest import Train, learnt, loss_of, saved, tokens_of
 
@@ -184,6 +184,6 @@ def test_samples_are_scored_by_the_words_of_the_scores(captioner: Captioner) -> 
     captioner.vocabulary = Vocabulary(["doesn't", "x-ray"], "tweet")
     tokens = torch.tensor([[[5, 4, EOS], [4, 5, UNK]]])
     decoded = Decoded(tokens, torch.zeros(1, 2, 3), torch.zeros(1, 2, 3, 1), torch.zeros(1, 2))
-    assert said(decoded, captioner.vocabulary) == [
+    assert sampled_words(decoded, captioner.vocabulary) == [
         [("x-ray", "does", "n't", "<eos>"), ("does", "n't", "x-ray", "<unk>")]
     ]
