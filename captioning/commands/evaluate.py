@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from captioning.captioner import Captioner
     from captioning.captioner.calibration import Calibration
     from captioning.data.records import Record
-    from captioning.evaluation.assessment import Assessed
+    from captioning.evaluation.assessment import Assessment
     from captioning.evaluation.grounding import Lexicon
 
 Features = Annotated[
@@ -46,7 +46,7 @@ def evaluate(
     """
     from captioning.evaluation.assessment import assess
     from captioning.evaluation.captions import split_captions, training_captions
-    from captioning.evaluation.report import Report, scenes_right
+    from captioning.evaluation.report import Report, scene_judge
     from captioning.files import made_folder
     from captioning.metrics.scores import Scores
 
@@ -62,32 +62,41 @@ def evaluate(
     )
     captioner = model_options.load(data_options.max_megapixels)
     search = search_options.search(captioner)
-    is_right = scenes_right(data[0], split) if len(data) == 1 else None
+    is_right = scene_judge(data[0], split) if len(data) == 1 else None
     folder = made_folder(out or folder_beside(model_options.model) / f"evaluation-{split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = is_right is not None or any(len(record.captions) > 1 for record in records)
     calibration = captioner.calibration if is_decided else None
     if calibration is not None:
-        assessed = assess(captioner, records, search, is_right, batch_size, features)
-        captions = assessed.captions
+        assessment = assess(
+            captioner,
+            records,
+            search,
+            judge=is_right,
+            batch_size=batch_size,
+            features=features,
+        )
+        captions = assessment.captions
     else:
-        captions = split_captions(captioner, records, search, batch_size, features)
+        captions = split_captions(
+            captioner, records, search, batch_size=batch_size, features=features
+        )
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
         scorers,
-        training_captions(data_set),
-        captioner.vocabulary.words,
-        () if is_right is None else (Scores.of("right", is_right(captions).astype(float)),),
-        photo_scorers,
-        captioner.vocabulary.tokenizer,
-        captioner.vocabulary.repeatable,
+        training=training_captions(data_set),
+        vocabulary=captioner.vocabulary.words,
+        further=() if is_right is None else [Scores.of("right", is_right(captions).astype(float))],
+        photo_scorers=photo_scorers,
+        tokenizer=captioner.vocabulary.tokenizer,
+        repeatable=captioner.vocabulary.repeatable,
     )
     report.write(folder, {"name": data_options.name, "split": split})
     metric_options.note_on_cider(len(captions))
     say(*report.table().split("\n"), file=sys.stdout)
     if calibration is not None:
-        _write_reliability(assessed, calibration, folder)
+        _write_reliability(assessment, calibration, folder)
     if needs_boxes:
         _write_grounding(
             captioner,
@@ -102,13 +111,13 @@ def evaluate(
     return report.summary
 
 
-def _write_reliability(assessed: "Assessed", calibration: "Calibration", folder: Path) -> None:
+def _write_reliability(assessment: "Assessment", calibration: "Calibration", folder: Path) -> None:
     """Write and print how reliable the model's probabilities and confidences are."""
     from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.pictures import save_calibration
     from captioning.files import write_json
 
-    report = CalibrationReport.of((assessed, calibration))
+    report = CalibrationReport.of((assessment, calibration))
     write_json(folder / "calibration.json", report.as_json())
     save_calibration(report, folder / "calibration.png")
     say(report.line(), file=sys.stdout)
@@ -159,17 +168,18 @@ def calibrate(
     calibration that the model has.
     """
     from captioning.captioner import export
-    from captioning.evaluation.assessment import assess, calibrated, pattern_vectors
+    from captioning.evaluation.assessment import assess
+    from captioning.evaluation.calibration_fit import fit_calibration, pattern_vectors
     from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.pictures import save_calibration
-    from captioning.evaluation.report import scenes_right
+    from captioning.evaluation.report import scene_judge
     from captioning.files import made_folder
 
     data, split = data_options.data, data_options.split
     reader = data_options.reader()
     records = data_options.read(reader).records(split)[: data_options.limit]
     captioner = model_options.load(data_options.max_megapixels)
-    is_right = scenes_right(data[0], split) if len(data) == 1 else None
+    is_right = scene_judge(data[0], split) if len(data) == 1 else None
     search = search_options.search(captioner)
     prefixes = [f"{name}/" for name in getattr(reader, "readers", ())]  # of the ids of each set
     sets: list[int] = []
@@ -177,13 +187,19 @@ def calibrate(
         for number, prefix in enumerate(prefixes):
             if str(record.image_id).startswith(prefix):
                 sets.append(number)
-    assessed = assess(
-        captioner, records, search, is_right, model_options.batch_size, features, sets
+    assessment = assess(
+        captioner,
+        records,
+        search,
+        judge=is_right,
+        batch_size=model_options.batch_size,
+        features=features,
+        data_sets=sets,
     )
     patterns = pattern_vectors(captioner)
-    calibration = calibrated(assessed, captioner.calibration, patterns)
+    calibration = fit_calibration(assessment, captioner.calibration, patterns)
     report, *set_reports = CalibrationReport.across_halves(
-        assessed, captioner.calibration, patterns
+        assessment, captioner.calibration, patterns
     )
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
     export(model_options.path, file, calibration=calibration, search=search)
@@ -240,7 +256,7 @@ def ground_model(
     captions = None
     if not references:
         search = search_options.search(captioner)
-        captions = split_captions(captioner, records, search, batch_size)
+        captions = split_captions(captioner, records, search, batch_size=batch_size)
     seed = search_options.seed
     reports = grounding.ground(
         captioner,

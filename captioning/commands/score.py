@@ -113,10 +113,10 @@ def compare(
         seed: Of the samples.
 
     Returns:
-        By score, a `Compared`: first, second, interval and p_value.
+        By score, a `Comparison`: first, second, interval and p_value.
     """
     from captioning.errors import printable
-    from captioning.evaluation.comparison import compared, comparison_table
+    from captioning.evaluation.comparison import compare_scores, comparison_table
 
     _, [report_of_a, report_of_b] = _reports(
         [first, second], references, reference_options, metric_options, caption_column
@@ -125,7 +125,7 @@ def compare(
         f"A: {printable(first)}; B: {printable(second)}; {len(report_of_a.captions)} images; "
         f"{samples} bootstrap samples, seed {seed}"
     )
-    comparison = compared(report_of_a.scores, report_of_b.scores, samples, seed)
+    comparison = compare_scores(report_of_a.scores, report_of_b.scores, samples, seed)
     say(*comparison_table(comparison, note).split("\n"), file=sys.stdout)
     return comparison
 
@@ -182,7 +182,7 @@ def _reports(
             {image: captions[image] for image in images},
             read.captions,
             scorers,
-            training_texts,
+            training=training_texts,
             photo_scorers=photo_scorers,
             tokenizer=reference_options.tokenizer,
         )

@@ -1,4 +1,4 @@
-"""How far a captioner's confidence agrees with what comes true."""
+"""Reliability of a captioner's probabilities: calibration errors and risk over coverage."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +10,21 @@ import torch
 from jaxtyping import Bool, Float
 
 from captioning.captioner.calibration import Calibration
-from captioning.evaluation.assessment import TEMPERATURES, Assessed, calibrated
+from captioning.evaluation.assessment import TEMPERATURES, Assessment
+from captioning.evaluation.calibration_fit import fit_calibration
 
-BINS = 10  # of equal width, for the expected calibration error
+BINS = 10
+"""Bins of equal width, for the expected calibration error."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How far a model's probabilities agree with how often they come true."""
+    """Probabilities of events, and whether the events happened.
+
+    Attributes:
+        probabilities: of the events.
+        outcomes: whether each event happened.
+    """
 
     probabilities: Float[np.ndarray, " n"]
     outcomes: Bool[np.ndarray, " n"]
@@ -26,17 +33,20 @@ class Reliability:
     def joined(
         cls, parts: Iterable[tuple[Float[np.ndarray, " _"], Bool[np.ndarray, " _"]]]
     ) -> "Reliability":
-        """That of the probabilities and outcomes of several parts."""
-        none = np.zeros(0), np.zeros(0, dtype=bool)
-        return cls(*map(np.concatenate, zip(none, *parts, strict=True)))
+        """Concatenate probabilities and outcomes of several parts."""
+        probabilities, outcomes = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+        for part_probabilities, part_outcomes in parts:
+            probabilities.append(part_probabilities)
+            outcomes.append(part_outcomes)
+        return cls(np.concatenate(probabilities), np.concatenate(outcomes))
 
     @cached_property
     def bins(self) -> list[tuple[float, float, int]]:
-        """Mean probability, share that came true, and number, of each non-empty bin."""
-        places = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
+        """The mean probability, share of true outcomes, and count of each non-empty bin."""
+        indices = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
         bins = []
-        for place in np.unique(places):
-            mask = places == place
+        for index in np.unique(indices):
+            mask = indices == index
             mean, share = self.probabilities[mask].mean(), self.outcomes[mask].mean()
             bins.append((float(mean), float(share), int(mask.sum())))
         return bins
@@ -49,102 +59,119 @@ class Reliability:
 
     @cached_property
     def risks(self) -> Float[np.ndarray, " n"]:
-        """The share of wrong ones among the most probable 1, 2, ..., n."""
+        """The shares of false outcomes among the most probable 1, 2, ..., n events."""
         order = np.argsort(-self.probabilities, kind="stable")
         return np.cumsum(~self.outcomes[order]) / np.arange(1, len(order) + 1)
 
     @property
     def areas(self) -> tuple[float, float, float]:
-        """The area under the curve of risk over coverage: ours, the best, and a random order's."""
+        """The areas under risk over coverage of this order, the best, and a random one."""
         best = Reliability(self.outcomes.astype(float), self.outcomes)
         return float(self.risks.mean()), float(best.risks.mean()), float(self.risks[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationReport:
-    """How well a captioner is calibrated on a split."""
+    """Reliability of a captioner's probabilities on a split.
 
-    captions: Reliability  # of the confidence that captions are good
-    words: Reliability  # of the probability that the likeliest word is the reference's
-    named: Reliability  # of the chance that people name what a word of the caption names
+    Attributes:
+        captions: of the confidence that a caption is good.
+        words: of the probability that the likeliest word is the word of the reference.
+        naming: of the chance that people name what a word of the caption names.
+    """
+
+    captions: Reliability
+    words: Reliability
+    naming: Reliability
 
     @classmethod
-    def of(cls, *parts: tuple[Assessed, Calibration]) -> "CalibrationReport":
-        """The report of captions, each part of them with a calibration."""
+    def of(cls, *parts: tuple[Assessment, Calibration]) -> "CalibrationReport":
+        """Build the report of captions, in parts with a calibration for each."""
         captions: list[Any] = []
         words: list[Any] = []
-        named: list[Any] = []
-        for assessed, calibration in parts:
-            features = torch.from_numpy(assessed.features).double()
-            kinds = calibration.kind(torch.from_numpy(assessed.vectors)[:, None])
-            features[:, -1] = kinds
-            captions.append((calibration.confidence(features).numpy(), assessed.good))
-            nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
-            top_chances = [chances[:, nearest] for chances in assessed.top_chances]
-            words += zip(top_chances, assessed.is_top_right, strict=True)
+        naming: list[Any] = []
+        for assessment, calibration in parts:
+            features = torch.from_numpy(assessment.features).double()
+            photo_kinds = calibration.kind(torch.from_numpy(assessment.vectors)[:, None])
+            features[:, -1] = photo_kinds
+            captions.append((calibration.confidence(features).numpy(), assessment.is_good))
+            temperature = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
+            top_chances = [chances[:, temperature] for chances in assessment.top_chances]
+            words += zip(top_chances, assessment.is_top_right, strict=True)
             if not calibration.named:
                 continue
-            photos = zip(kinds.tolist(), assessed.word_chances, assessed.is_word_named, strict=True)
-            for kind, word_chances, is_named in photos:
-                chances_named = [
+            for kind, word_chances, is_named in zip(
+                photo_kinds.tolist(), assessment.word_chances, assessment.is_word_named, strict=True
+            ):
+                naming_chances = [
                     calibration.chance_named("", chance, kind)
-                    for chance in word_chances[:, nearest].tolist()
+                    for chance in word_chances[:, temperature].tolist()
                 ]
-                named.append((np.array(chances_named, dtype=float), is_named))
-        return cls(*map(Reliability.joined, (captions, words, named)))
+                naming.append((np.array(naming_chances, dtype=float), is_named))
+        return cls(
+            captions=Reliability.joined(captions),
+            words=Reliability.joined(words),
+            naming=Reliability.joined(naming),
+        )
 
     @classmethod
     def across_halves(
         cls,
-        assessed: Assessed,
+        assessment: Assessment,
         start: Calibration | None = None,
         patterns: Float[np.ndarray, "P D"] | None = None,
     ) -> "list[CalibrationReport]":
-        """The report of a calibration of each half of the photos, used on the other half.
+        """Build the report of calibrations that are fitted to each half and used on the other.
 
-        It is followed by a report on each data set, if there are several. A start that was fitted
-        to these photos flatters.
+        Args:
+            assessment: the captions.
+            start: as in `fit_calibration`; one that was fitted to these photos makes the report
+                too good.
+            patterns: as in `fit_calibration`.
+
+        Returns:
+            The report of all photos and, if there are several data sets, that of each of them.
         """
-        odd = np.arange(len(assessed.good)) % 2 == 1
-        halves = assessed.part(~odd), assessed.part(odd)
-        fitted = [calibrated(half, start, patterns) for half in halves[::-1]]
-        parts = list(zip(halves, fitted, strict=True))
-        numbers = np.unique(assessed.sets)
-        return [
-            cls.of(*parts),
-            *(
-                cls.of(*((half.part(half.sets == number), how) for half, how in parts))
-                for number in (numbers if len(numbers) > 1 else ())
-            ),
-        ]
+        is_odd = np.arange(len(assessment.is_good)) % 2 == 1
+        even, odd = assessment.subset(~is_odd), assessment.subset(is_odd)
+        odd_calibration = fit_calibration(odd, start, patterns)
+        even_calibration = fit_calibration(even, start, patterns)
+        reports = [cls.of((even, odd_calibration), (odd, even_calibration))]
+        numbers = np.unique(assessment.data_sets)
+        if len(numbers) > 1:
+            for number in numbers:
+                even_of_set = even.subset(even.data_sets == number)
+                odd_of_set = odd.subset(odd.data_sets == number)
+                parts = (even_of_set, odd_calibration), (odd_of_set, even_calibration)
+                reports.append(cls.of(*parts))
+        return reports
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain values."""
-        ours, best, random = self.captions.areas
-        return {
+        """Return the report as plain values."""
+        area, best_area, random_area = self.captions.areas
+        content: dict[str, Any] = {
             "good captions": float(self.captions.outcomes.mean()),
             "mean confidence": float(self.captions.probabilities.mean()),
             "calibration error of confidence": self.captions.error,
             "calibration error of words": self.words.error,
-            "area of risk over coverage": ours,
-            "area of the best order": best,
-            "area of a random order": random,
+            "area of risk over coverage": area,
+            "area of the best order": best_area,
+            "area of a random order": random_area,
             "bins of confidence": self.captions.bins,
             "bins of words": self.words.bins,
-        } | (
-            {
-                "calibration error of what words name": self.named.error,
-                "bins of what words name": self.named.bins,
-            }
-            if len(self.named.outcomes)
-            else {}
-        )
+        }
+        if len(self.naming.outcomes):
+            content["calibration error of what words name"] = self.naming.error
+            content["bins of what words name"] = self.naming.bins
+        return content
 
     def line(self) -> str:
-        """The report in a line."""
-        return (
+        """Format the report as a line."""
+        line = (
             f"confidence {self.captions.probabilities.mean():.3f} for "
             f"{self.captions.outcomes.mean():.3f} good captions; calibration error "
             f"{self.captions.error:.3f} of captions, {self.words.error:.3f} of words"
-            + (f", {self.named.error:.3f} of what they name" if len(self.named.outcomes) else "")
         )
+        if len(self.naming.outcomes):
+            line += f", {self.naming.error:.3f} of what they name"
+        return line

@@ -17,10 +17,11 @@ def split_captions(
     captioner: Captioner,
     records: Sequence[Record],
     search: Search | None = None,
+    *,
     batch_size: int = 32,
     features: str | Path | None = None,
 ) -> dict[int | str, str]:
-    """One caption per image, by image id; raises PhotoError if a photo cannot be read.
+    """Caption images; returns one caption per image, by image id.
 
     Args:
         captioner: the model.
@@ -28,21 +29,24 @@ def split_captions(
         search: default: the captioner's own.
         batch_size: images per batch.
         features: a folder of cached annotations of the images, to use instead of the photos.
+
+    Raises:
+        PhotoError: a photo cannot be read.
     """
     photos = photos_of(captioner, records, features)
-    found = raise_errors(captioner.stream(photos, search, batch_size=batch_size))
-    captions: dict[int | str, str] = {}
+    captions = raise_errors(captioner.stream(photos, search, batch_size=batch_size))
+    caption_texts: dict[int | str, str] = {}
     with ProgressBar("evaluate", "images", total=len(records)) as progress:
-        for record, caption in zip(records, found, strict=True):
-            captions[record.image_id] = caption.text
+        for record, caption in zip(records, captions, strict=True):
+            caption_texts[record.image_id] = caption.text
             progress.update()
-    return captions
+    return caption_texts
 
 
 def photos_of(
     captioner: Captioner, records: Sequence[Record], features: str | Path | None
 ) -> Sequence[Path] | Iterator[View]:
-    """The photos of records or, with a folder of features, views that hold these, not pixels."""
+    """Return the photos of records or, with a folder of features, views of features."""
     images = [record.image for record in records]
     if features is None:
         return images
@@ -54,12 +58,12 @@ def photos_of(
         )
     cache = FeatureCache(features, fingerprint(encoder.constant, captioner.preprocessing))
     cache.check(images)
-    whole = 0.0, 0.0, float(side), float(side)
-    return (View(cache[image], whole, (side, side)) for image in images)
+    crop = 0.0, 0.0, float(side), float(side)
+    return (View(cache[image], crop, (side, side)) for image in images)
 
 
 def training_captions(data_set: DataSet) -> list[str] | None:
-    """The captions of the training split; None if the split or its photos are missing."""
+    """Return the captions of the training split; None if the split or its photos are missing."""
     if "train" not in data_set.splits:
         return None
     try:

@@ -1,6 +1,6 @@
-"""Two systems' captions of the same images: is one better, or is the difference chance?
+"""Significance of the difference between two systems' captions of the same images.
 
-By the paired bootstrap: Koehn, "Statistical Significance Tests for Machine Translation
+The test is the paired bootstrap: Koehn, "Statistical Significance Tests for Machine Translation
 Evaluation", EMNLP 2004, https://aclanthology.org/W04-3250.
 """
 
@@ -18,12 +18,12 @@ ROUNDING = 1e-12
 """Differences this close count as equal: the order of a sum changes its last bits."""
 
 
-class Compared(NamedTuple):
+class Comparison(NamedTuple):
     """A corpus score of two systems, with the interval and the p-value of their difference.
 
-    Both are of the same samples of the paired bootstrap: the p-value is two-sided, twice the share
-    of samples in which the other system is as good or better. So it is below 0.05 where the 95 %
-    interval excludes 0.
+    Both use the same samples of the paired bootstrap. The p-value is two-sided: twice the share of
+    samples in which the other system is as good or better. It is below 0.05 where the 95 % interval
+    excludes 0.
     """
 
     first: float
@@ -33,28 +33,26 @@ class Compared(NamedTuple):
 
 
 @stage("comparing the systems")
-def compared(
+def compare_scores(
     first: Scores, second: Scores, samples: int = RESAMPLES, seed: int = 0
-) -> dict[str, Compared]:
-    """The scores of two systems by name, with tests of their differences.
-
-    All scores use the same samples.
+) -> dict[str, Comparison]:
+    """Test the differences of two systems' scores; returns a comparison by name of the score.
 
     Args:
         first: the scores of system A.
-        second: those of system B, by the same metrics and of the same images in the same order.
-        samples: of the bootstrap.
+        second: the scores of system B, by the same metrics, with the same images in the same order.
+        samples: the number of bootstrap samples, which all scores share.
         seed: of the samples.
     """
     images = len(next(iter(first.images.values())))
 
     def differences(counts: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-        theirs = second.resampled(counts)
-        return {name: theirs[name] - own for name, own in first.resampled(counts).items()}
+        first_scores, second_scores = first.resampled(counts), second.resampled(counts)
+        return {name: second_scores[name] - first_scores[name] for name in first_scores}
 
     bootstrap = resampled(differences, images, seed, samples)
     return {
-        name: Compared(
+        name: Comparison(
             score,
             second.corpus[name],
             percentile_interval(bootstrap[name]),
@@ -65,20 +63,16 @@ def compared(
 
 
 def two_sided_p_value(differences: NDArray[np.float64]) -> float:
-    """Twice the smaller share of samples at or beyond 0; the observed data count as one sample."""
+    """Double the smaller share of samples at or beyond 0; the observed data count as a sample."""
     beyond = min((differences <= ROUNDING).sum(), (differences >= -ROUNDING).sum())
     return min(1.0, 2 * float(beyond + 1) / (len(differences) + 1))
 
 
-def comparison_table(comparison: Mapping[str, Compared], note: str) -> str:
-    """The scores with their differences, and a note below."""
+def comparison_table(comparisons: Mapping[str, Comparison], note: str) -> str:
+    """Format the scores with their differences, and a note below."""
     header = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", "p-value")
-    rows = [
-        (
-            *(name, f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}"),
-            "{:+.4f} to {:+.4f}".format(*interval),
-            f"{p_value:.4f}",
-        )
-        for name, (first, second, interval, p_value) in comparison.items()
-    ]
+    rows = []
+    for name, (first, second, (low, high), p_value) in comparisons.items():
+        scores = f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}"
+        rows.append((name, *scores, f"{low:+.4f} to {high:+.4f}", f"{p_value:.4f}"))
     return f"{aligned([header, *rows])}\n{note}"

@@ -22,13 +22,16 @@ from captioning.viewing import viewer
 from captioning.viewing.html_document import save_html
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_panels
 
-WORDS = 12  # of the plot: the most frequent ones
-SHOWN, COLUMNS = 8, 4  # mentions in the picture of the best, or of the worst
+WORDS = 12
+"""Number of most frequent words in the plot of scores."""
+
+MENTIONS, COLUMNS = 8, 4
+"""Number of mentions, and of columns, in the pictures of the best and the worst mentions."""
 
 COLOURS = {"model": "#31688e", "uniform": "#c2410c", "Gaussian": "#4d7c0f"}
 MARKERS = {"uniform": "|", "Gaussian": "x"}
 BOX_COLOUR = "#7df9ff"
-OURS, OTHER = "#2b5c8a", "0.6"
+MODEL_COLOUR, REFERENCE_COLOUR = "#2b5c8a", "0.6"
 
 
 def save_grounding(
@@ -36,8 +39,13 @@ def save_grounding(
 ) -> list[Path]:
     """Write scores.png, best.png and worst.png; returns their paths, none without mentions.
 
-    The best mentions have the largest mass in the box, compared with a uniform map; each photo is
-    shown once. Photos of more than `max_pixels` are rejected.
+    The best mentions have the largest gain of mass in the box over a uniform map; each photo is
+    shown once.
+
+    Args:
+        report: the grounding report.
+        folder: the folder of the files.
+        max_pixels: larger photos are rejected.
 
     Raises:
         InputError: a photo cannot be read, or the folder cannot be written to.
@@ -46,8 +54,8 @@ def save_grounding(
         return []
     figures = {
         Path(folder) / "scores.png": draw_scores(report),
-        Path(folder) / "best.png": draw_mentions(report.ranked()[:SHOWN], max_pixels),
-        Path(folder) / "worst.png": draw_mentions(report.ranked(worst=True)[:SHOWN], max_pixels),
+        Path(folder) / "best.png": draw_mentions(report.ranked()[:MENTIONS], max_pixels),
+        Path(folder) / "worst.png": draw_mentions(report.ranked(worst=True)[:MENTIONS], max_pixels),
     }
     for path, figure in figures.items():
         _save(figure, path)
@@ -55,66 +63,82 @@ def save_grounding(
 
 
 def draw_scores(report: GroundingReport) -> Figure:
-    """A panel per measure: bars with intervals for the model, markers for the baselines."""
-    words, groups = zip(("all", report), *islice(report.words.items(), WORDS), strict=True)
-    places = np.arange(len(groups))
+    """Draw a panel per measure: bars with intervals for the model, markers for the baselines."""
+    groups = {"all": report} | dict(islice(report.words.items(), WORDS))
+    positions = np.arange(len(groups))
     figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
     panels = figure.subplots(1, len(MEASURES), sharey=True)
     for axes, measure in zip(panels, MEASURES, strict=True):
-        values = np.nan_to_num([group.value(measure) for group in groups])
-        axes.barh(places, values, color=COLOURS["model"], height=0.7, label="model")
-        for place, group in enumerate(groups):
+        values = np.nan_to_num([group.value(measure) for group in groups.values()])
+        axes.barh(positions, values, color=COLOURS["model"], height=0.7, label="model")
+        for position, group in enumerate(groups.values()):
             if measure in group.scores:
-                axes.plot(group.scores[measure][1:], (place, place), color="black", linewidth=1)
+                _, low, high = group.scores[measure]
+                axes.plot((low, high), (position, position), color="black", linewidth=1)
         for source, marker in MARKERS.items():
-            theirs = [group.value(measure, source) for group in groups]
+            baseline = [group.value(measure, source) for group in groups.values()]
             style = {"marker": marker, "color": COLOURS[source], "zorder": 3, "clip_on": False}
-            axes.scatter(theirs, places, 60, label=source, **style)
+            axes.scatter(baseline, positions, 60, label=source, **style)
         axes.set(xlim=(0, 1), title=measure)
         axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
         axes.spines[["top", "right"]].set_visible(False)
-    names, families = drawable(
-        [f"{word} ({len(group.mentions)})" for word, group in zip(words, groups, strict=True)]
+    labels, families = drawable(
+        [f"{word} ({len(group.mentions)})" for word, group in groups.items()]
     )
-    panels[0].set_yticks(places, names, fontfamily=families, parse_math=False)
+    panels[0].set_yticks(positions, labels, fontfamily=families, parse_math=False)
     panels[0].invert_yaxis()
-    shown = panels[0].get_legend_handles_labels()
-    figure.legend(*shown, loc="outside lower center", ncols=3, frameon=False, reverse=True)
+    handles, legend_labels = panels[0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        legend_labels,
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        reverse=True,
+    )
     return figure
 
 
 def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIXELS) -> Figure:
-    """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes."""
+    """Draw a panel per mention: the map on the photo, the boxes, the word and the mass in them."""
     columns = min(COLUMNS, len(mentions))
     rows = math.ceil(len(mentions) / columns)
     figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes in panels:
         axes.set_axis_off()
-    for axes, each in zip(panels, mentions, strict=False):
-        photo = read_image(each.image, max_pixels)
-        target = each.target
-        _, picture = word_panels(photo, each.weights[None], target.crop, target.offset)
+    for axes, mention in zip(panels, mentions, strict=False):
+        photo = read_image(mention.image, max_pixels)
+        target = mention.target
+        _, picture = word_panels(photo, mention.weights[None], target.crop, target.offset)
         axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
         for left, top, *size in target.boxes:
             box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
             axes.add_patch(box)
-        [name], families = drawable([each.mention.name])
-        inside, area = each.values["mass in box"], each.values["mass in box, uniform"]
-        title = f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view"
+        [name], families = drawable([mention.mention.name])
+        mass, area = mention.values["mass in box"], mention.values["mass in box, uniform"]
+        title = f"{name}: {mass:.2f} of the map\nin {area:.2f} of the view"
         axes.set_title(title, fontsize=9, fontfamily=families, parse_math=False)
     return figure
 
 
-def save_examples(records: Sequence[Record], before: Report, now: Report, path: str | Path) -> None:
-    """Write a page of photos with both captions and people's, the worst one now first."""
+def save_examples(
+    records: Sequence[Record], before: Report, after: Report, path: str | Path
+) -> None:
+    """Write a page of photos with captions before and after a training, and references.
+
+    Photos are sorted by their CIDEr after the training, from low to high.
+    """
     cards = []
-    for record, score in ((records[place], now.images["CIDEr"][place]) for place in now.worst()):
-        name, caption = record.image.name, now.captions[record.image_id]
-        earlier = before.captions[record.image_id]
-        notes = [f"before: {earlier}"] * (earlier != caption)
+    for index in after.worst():
+        record, score = records[index], after.images["CIDEr"][index]
+        name, caption = record.image.name, after.captions[record.image_id]
+        caption_before = before.captions[record.image_id]
+        notes = []
+        if caption_before != caption:
+            notes.append(f"before: {caption_before}")
         notes += [f"people: {text}" for text in record.captions]
-        notes += [f"{name} · CIDEr {score:.2f} now"]
+        notes.append(f"{name} · CIDEr {score:.2f} now")
         thumbnail = jpeg(read_image(record.image), viewer.THUMBNAIL)
         cards.append(viewer.PhotoCard(name, thumbnail, caption, notes, score))
     orders = {"lowest": "lowest CIDEr first", "highest": "highest CIDEr first"}
@@ -129,8 +153,10 @@ def save_calibration(report: CalibrationReport, path: str | Path) -> None:
     """
     figure = Figure(figsize=(9.6, 3.8), layout="constrained")
     panels = captions, words, risk = figure.subplots(1, 3)
-    _draw_reliability(captions, report.captions, "Captions", "confidence", "share that is good")
-    _draw_reliability(words, report.words, "Words", "probability", "share that is right")
+    _draw_reliability(captions, report.captions, "Captions")
+    captions.set(xlabel="confidence", ylabel="share that is good")
+    _draw_reliability(words, report.words, "Words")
+    words.set(xlabel="probability", ylabel="share that is right")
     _draw_risk(risk, report.captions)
     for axes in panels:
         axes.set(xlim=(0, 1), ylim=(0, None if axes is risk else 1), box_aspect=1)
@@ -141,23 +167,25 @@ def save_calibration(report: CalibrationReport, path: str | Path) -> None:
     _save(figure, path)
 
 
-def _draw_reliability(axes: Axes, found: Reliability, title: str, given: str, came: str) -> None:
-    """The share that came true over the probability, a dot per bin with an area by its number."""
-    means, shares, counts = (np.array(column) for column in zip(*found.bins, strict=True))
-    axes.plot([0, 1], [0, 1], color=OTHER, linewidth=1, linestyle="--")
-    axes.plot(means, shares, color=OURS, linewidth=1.2)
-    axes.scatter(means, shares, 12 + 160 * counts / counts.sum(), color=OURS, clip_on=False)
-    axes.set(xlabel=given, ylabel=came)
-    axes.set_title(f"{title}: calibration error {found.error:.3f}", fontsize=10)
+def _draw_reliability(axes: Axes, reliability: Reliability, title: str) -> None:
+    """Draw the share of true outcomes over the probability; a dot's area is the bin's count."""
+    means, shares, counts = (np.array(column) for column in zip(*reliability.bins, strict=True))
+    dot_areas = 12 + 160 * counts / counts.sum()
+    axes.plot([0, 1], [0, 1], color=REFERENCE_COLOUR, linewidth=1, linestyle="--")
+    axes.plot(means, shares, color=MODEL_COLOUR, linewidth=1.2)
+    axes.scatter(means, shares, dot_areas, color=MODEL_COLOUR, clip_on=False)
+    axes.set_title(f"{title}: calibration error {reliability.error:.3f}", fontsize=10)
 
 
-def _draw_risk(axes: Axes, found: Reliability) -> None:
-    ours, best, random = found.areas
-    coverage = np.arange(1, len(found.risks) + 1) / len(found.risks)
-    least = (coverage - 1 + random).clip(0) / coverage
-    axes.axhline(random, color=OTHER, linewidth=1, linestyle="--", label=f"random {random:.2f}")
-    axes.plot(coverage, found.risks, color=OURS, label=f"by confidence {ours:.2f}")
-    axes.plot(coverage, least, color=OTHER, label=f"best {best:.2f}")
+def _draw_risk(axes: Axes, reliability: Reliability) -> None:
+    area, best_area, random_area = reliability.areas
+    risks = reliability.risks
+    coverage = np.arange(1, len(risks) + 1) / len(risks)
+    lowest_risks = (coverage - 1 + random_area).clip(0) / coverage
+    random_style = {"color": REFERENCE_COLOUR, "linewidth": 1, "linestyle": "--"}
+    axes.axhline(random_area, label=f"random {random_area:.2f}", **random_style)
+    axes.plot(coverage, risks, color=MODEL_COLOUR, label=f"by confidence {area:.2f}")
+    axes.plot(coverage, lowest_risks, color=REFERENCE_COLOUR, label=f"best {best_area:.2f}")
     axes.set(xlabel="share of photos, surest first", ylabel="share that is not good")
     axes.set_title("Risk over coverage", fontsize=10)
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool
@@ -30,20 +31,24 @@ from captioning.metrics.scores import (
 )
 from captioning.progress_bar import stage
 
-SHOWN = 8  # words that a line names
+OMISSIONS_SHOWN = 8
+"""Number of omitted words in a line."""
+
+Judge: TypeAlias = Callable[[Mapping[int | str, str]], Bool[np.ndarray, " images"]]
+"""Decides which captions, given by image id, are good."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of captions with confidence intervals, and statistics of their variety.
+    """Scores of captions with confidence intervals, and statistics of their diversity.
 
     Attributes:
         captions: one caption per image, by image id.
-        scores: by all metrics; those of images are in the order of the captions.
-        statistics: number, length and variety of the captions, see `diversity`, and the shares of
+        scores: by all metrics; scores of images are in the order of the captions.
+        statistics: number, length and diversity of the captions, see `diversity`, and the shares of
             captions and references that repeat a content word.
-        omitted: content words that people often write and the captions never or rarely say, with
-            the numbers of images and captions that have them; see `omitted_words`.
+        omitted: frequent content words of the references that the captions never or rarely have,
+            with the numbers of images and captions that have them; see `omitted_words`.
     """
 
     captions: Mapping[Any, str]
@@ -58,6 +63,7 @@ class Report:
         captions: Mapping[Any, str],
         references: Mapping[Any, Sequence[str]],
         scorers: Iterable[Scorer] | None = None,
+        *,
         training: Iterable[str] | None = None,
         vocabulary: Collection[str] | None = None,
         further: Iterable[Scores] = (),
@@ -65,7 +71,7 @@ class Report:
         tokenizer: TokenizerName = "ptb",
         repeatable: Collection[str] | None = None,
     ) -> "Report":
-        """Score captions. Captions and references are tokenized alike.
+        """Score captions.
 
         Args:
             captions: one caption per image.
@@ -74,9 +80,10 @@ class Report:
             training: the captions that the model was trained on, if known.
             vocabulary: the model's words, if known.
             further: other scores of these captions.
-            photo_scorers: those that need the photos.
-            tokenizer: of the model's vocabulary.
-            repeatable: the words that captions may repeat; default: by the references.
+            photo_scorers: scorers that need the photos.
+            tokenizer: of the model's vocabulary; splits captions and references.
+            repeatable: the words that captions may repeat; default: `repeatable_words` of the
+                references.
 
         Raises:
             InputError: there are no captions, an image with a caption has no reference, or a photo
@@ -91,20 +98,22 @@ class Report:
             )
         if scorers is None:
             scorers = registry.scorers().values()
-        cut = tokenizer_of_scores(tokenizer)
-        candidates = [generated_tokens(caption, tokenizer) for caption in captions.values()]
+        split = tokenizer_of_scores(tokenizer)
         texts = [references[image] for image in captions]
-        written = [list(map(cut, several)) for several in texts]
-        scores = [registry.scored(scorer, candidates, written) for scorer in scorers]
+        candidates = [generated_tokens(caption, tokenizer) for caption in captions.values()]
+        reference_tokens = [[split(text) for text in image_texts] for image_texts in texts]
+        scores = [registry.scored(scorer, candidates, reference_tokens) for scorer in scorers]
         scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
         words = list(map(words_of, candidates))
+        reference_words = [list(map(words_of, image_tokens)) for image_tokens in reference_tokens]
+        all_references = list(chain.from_iterable(reference_words))
+        if repeatable is None:
+            repeatable = repeatable_words(all_references)
         statistics = diversity(words, training, vocabulary, tokenizer)
-        by_image = [list(map(words_of, several)) for several in written]
-        people = [words for several in by_image for words in several]
-        known = repeatable_words(people) if repeatable is None else repeatable
-        statistics["share that repeats"] = share_that_repeats(words, known)
-        statistics["share of references that repeat"] = share_that_repeats(people, known)
-        omitted = omitted_words(words, by_image, known)
+        statistics["share that repeats"] = share_that_repeats(words, repeatable)
+        reference_share = share_that_repeats(all_references, repeatable)
+        statistics["share of references that repeat"] = reference_share
+        omitted = omitted_words(words, reference_words, repeatable)
         return cls(captions, Scores.joined([*scores, *further]), statistics, omitted)
 
     @property
@@ -114,7 +123,7 @@ class Report:
 
     @property
     def images(self) -> dict[str, NDArray[np.float64]]:
-        """The scores of each image by name, (images,)."""
+        """The scores of the images by name, (images,)."""
         return self.scores.images
 
     @cached_property
@@ -129,17 +138,17 @@ class Report:
         return {**self.corpus, **self.statistics}
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as plain values: scores with intervals, statistics, and each image."""
+        """Return scores with intervals, statistics, and the scores of each image."""
         rows = np.stack([*self.images.values()], axis=1).tolist()
+        images = []
+        for result, row in zip(self.results, rows, strict=True):
+            images.append(result | dict(zip(self.images, row, strict=True)))
         return {
             "interval": LEVEL,
-            "scores": {name: found._asdict() for name, found in self.estimates.items()},
+            "scores": {name: estimate._asdict() for name, estimate in self.estimates.items()},
             "statistics": dict(self.statistics),
             "omitted words": self.omitted,
-            "images": [
-                {**result, **dict(zip(self.images, row, strict=True))}
-                for result, row in zip(self.results, rows, strict=True)
-            ],
+            "images": images,
         }
 
     @property
@@ -148,16 +157,18 @@ class Report:
         return [{"image_id": image, "caption": text} for image, text in self.captions.items()]
 
     def write(self, folder: str | Path, data: Mapping[str, str]) -> None:
-        """Write captions.json in COCO's results format, scores.json and the whole report.json.
+        """Write captions.json in COCO's results format, scores.json and report.json.
 
-        `data` is the name and the split of the data set.
+        Args:
+            folder: the folder of the files.
+            data: name and split of the data set.
         """
         write_json(Path(folder) / "captions.json", self.results)
         write_json(Path(folder) / "scores.json", self.summary)
         write_json(Path(folder) / "report.json", {"data": data, **self.as_json()})
 
     def table(self) -> str:
-        """The scores with their intervals, and lines about the captions."""
+        """Format the scores with their intervals, and lines about the captions."""
         rows = [
             (name, f"{value:.4f}", f"({low:.4f} to {high:.4f})")
             for name, (value, low, high) in self.estimates.items()
@@ -174,34 +185,36 @@ class Report:
 
     @property
     def omissions(self) -> str:
-        """A line on the most frequent words that are hardly said."""
-        words = [
-            f"{word} (in {count} of {len(self.captions)}, said {said} time{'s' * (said != 1)})"
-            for word, (count, said) in [*self.omitted.items()][:SHOWN]
-        ]
-        more = f" and {len(self.omitted) - SHOWN} more" if len(self.omitted) > SHOWN else ""
-        return f"frequent words said rarely or never: {', '.join(words) or 'none'}{more}"
+        """A line on the most frequent omitted words."""
+        words = []
+        for word, (image_count, caption_count) in islice(self.omitted.items(), OMISSIONS_SHOWN):
+            times = "time" if caption_count == 1 else "times"
+            images = f"in {image_count} of {len(self.captions)}"
+            words.append(f"{word} ({images}, said {caption_count} {times})")
+        line = f"frequent words said rarely or never: {', '.join(words) or 'none'}"
+        if len(self.omitted) > OMISSIONS_SHOWN:
+            line += f" and {len(self.omitted) - OMISSIONS_SHOWN} more"
+        return line
 
     def worst(self, name: str = "CIDEr") -> list[int]:
-        """The places of the images, those with the lowest score first."""
+        """Return the indices of the images, sorted by a score from low to high."""
         return np.argsort(self.images[name], kind="stable").tolist()
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as lines of text; all columns but the first are aligned right."""
+    """Format rows of cells as lines of text; all columns but the first are aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in rows
-    )
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
-def scenes_right(
-    data: str | Path, split: str
-) -> Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None:
-    """A function that decides by image id which captions are right in every word.
+def scene_judge(data: str | Path, split: str) -> Judge | None:
+    """Return a judge by which captions are good if every word is right.
 
-    None if the data set in the folder `data` has no drawn scenes.
+    Returns None if the data set in the folder `data` has no drawn scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
         return None

@@ -19,15 +19,8 @@ from captioning.data.records import Record
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.evaluation.assessment import (
-    TEMPERATURES,
-    UNCALIBRATED,
-    ZEROS,
-    Assessed,
-    assess,
-    calibrated,
-    good_captions,
-)
+from captioning.evaluation.assessment import TEMPERATURES, Assessment, assess, good_captions
+from captioning.evaluation.calibration_fit import UNCALIBRATED, ZEROS, fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.search import BeamSearch, Decoded, DiverseBeamSearch, Sampling
 from captioning.shapes import write_shapes
@@ -36,7 +29,7 @@ from captioning.shelf import path_of
 HAND = Calibration(0.5, ZEROS, ZEROS | {"mean log probability": 1.0}, 0.25)
 
 
-def assessed(images: int = 4000, seed: int = 0) -> Assessed:
+def assessed(images: int = 4000, seed: int = 0) -> Assessment:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(images, len(FEATURES)))
@@ -52,7 +45,7 @@ def assessed(images: int = 4000, seed: int = 0) -> Assessed:
     odds = random.normal(size=(2 * images, 1)) + np.zeros(len(TEMPERATURES))
     said = 1 / (1 + np.exp(-odds))
     named = random.random(2 * images) < 1 / (1 + np.exp(-0.5 * odds[:, 0] - 1))
-    return Assessed(
+    return Assessment(
         dict.fromkeys(range(images), "a caption"),
         features,
         good,
@@ -66,14 +59,14 @@ def assessed(images: int = 4000, seed: int = 0) -> Assessed:
     )
 
 
-def of_two_sets(images: int = 4000, seed: int = 0) -> Assessed:
+def of_two_sets(images: int = 4000, seed: int = 0) -> Assessment:
     """Photos of two data sets, which their vectors tell apart."""
     given = assessed(images, seed)
-    return replace(given, sets=(given.vectors[:, 0] > 0).astype(int))
+    return replace(given, data_sets=(given.vectors[:, 0] > 0).astype(int))
 
 
 def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
-    found = calibrated(assessed())
+    found = fit_calibration(assessed())
     assert found.temperature == pytest.approx(1.5, rel=0.06)  # a step of the grid
     expected_weights = ZEROS | {"mean log probability": 1.0, "rarest word": 0.5}
     assert found.weights == pytest.approx(expected_weights, abs=0.1)
@@ -86,39 +79,39 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
 
 def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
     given = of_two_sets()
-    better = np.random.default_rng(1).random(len(given.sets)) < 0.5
-    given = replace(given, good=given.good | (better & (given.sets == 1)))
+    better = np.random.default_rng(1).random(len(given.data_sets)) < 0.5
+    given = replace(given, is_good=given.is_good | (better & (given.data_sets == 1)))
     whole, *of_sets = CalibrationReport.across_halves(given)
     for report in (whole, *of_sets):
         assert report.captions.error < 0.05
-        assert report.named.error < 0.05
+        assert report.naming.error < 0.05
     assert len(of_sets) == 2
 
 
 def test_a_calibration_is_unsure_of_what_is_like_no_photo() -> None:
     given = of_two_sets()
     patterns = np.random.default_rng(1).normal((0, 10), 1, (50, 2))
-    before, after = calibrated(given), calibrated(given, patterns=patterns)
+    before, after = fit_calibration(given), fit_calibration(given, patterns=patterns)
     of_photos, of_patterns = (torch.from_numpy(each)[:, None] for each in (given.vectors, patterns))
     assert before.kind(of_patterns).mean() > 0.5 > 0.3 > after.kind(of_patterns).mean()
-    assert after.kind(of_photos).mean() == pytest.approx(given.good.mean(), abs=0.02)
+    assert after.kind(of_photos).mean() == pytest.approx(given.is_good.mean(), abs=0.02)
 
 
 def test_two_kinds_of_photos_with_other_naming_rates_get_both() -> None:
     given, random = of_two_sets(), np.random.default_rng(1)
     # Of one kind of photos nearly everything is named.
-    rates = np.where(given.sets == 1, 0.8, 0.0)
+    rates = np.where(given.data_sets == 1, 0.8, 0.0)
     named = [
         each | (random.random(2) < rate)
         for each, rate in zip(given.is_word_named, rates, strict=True)
     ]
-    good = given.good | (random.random(len(rates)) < rates)
-    given = replace(given, is_word_named=named, good=good)
+    good = given.is_good | (random.random(len(rates)) < rates)
+    given = replace(given, is_word_named=named, is_good=good)
     for report in CalibrationReport.across_halves(given):
-        assert report.named.probabilities.mean() == pytest.approx(
-            report.named.outcomes.mean(), abs=0.05
+        assert report.naming.probabilities.mean() == pytest.approx(
+            report.naming.outcomes.mean(), abs=0.05
         )
-    first, second = (given.part(given.sets == number) for number in (0, 1))
+    first, second = (given.subset(given.data_sets == number) for number in (0, 1))
     one, other = (np.concatenate(part.is_word_named).mean() for part in (first, second))
     assert other > one + 0.2
 
@@ -133,37 +126,37 @@ def test_a_small_data_set_sets_the_temperature_as_a_large_one() -> None:
     given, random = of_two_sets(), np.random.default_rng(1)
     right = [  # more seldom in the second set
         each & (random.random(3) < (0.7 if own else 1.0))
-        for each, own in zip(given.is_top_right, given.sets, strict=True)
+        for each, own in zip(given.is_top_right, given.data_sets, strict=True)
     ]
     given = replace(given, is_top_right=right)
-    some = given.part((given.sets == 0) | (np.arange(4000) % 5 == 0))
-    temperature = calibrated(given).temperature
-    assert calibrated(some).temperature == pytest.approx(temperature, rel=0.06)  # a step
-    as_one = replace(some, sets=np.zeros_like(some.sets))
-    assert calibrated(as_one).temperature < 0.88 * temperature
+    some = given.subset((given.data_sets == 0) | (np.arange(4000) % 5 == 0))
+    temperature = fit_calibration(given).temperature
+    assert fit_calibration(some).temperature == pytest.approx(temperature, rel=0.06)  # a step
+    as_one = replace(some, data_sets=np.zeros_like(some.data_sets))
+    assert fit_calibration(as_one).temperature < 0.88 * temperature
 
 
 def test_no_photos_leave_the_start_as_it_is() -> None:
-    start, none = calibrated(of_two_sets()), np.zeros(4000, dtype=bool)
-    assert calibrated(assessed().part(none), start) == start
-    assert calibrated(assessed().part(none)) == UNCALIBRATED
+    start, none = fit_calibration(of_two_sets()), np.zeros(4000, dtype=bool)
+    assert fit_calibration(assessed().subset(none), start) == start
+    assert fit_calibration(assessed().subset(none)) == UNCALIBRATED
 
 
 @pytest.mark.parametrize("good", [True, False])
 def test_twelve_photos_of_one_outcome_make_no_others_certain(good: bool) -> None:
-    few = replace(assessed(12), good=np.full(12, good))
-    confidence = calibrated(few).confidence(torch.from_numpy(assessed().features))
+    few = replace(assessed(12), is_good=np.full(12, good))
+    confidence = fit_calibration(few).confidence(torch.from_numpy(assessed().features))
     assert ((confidence > 0.1) & (confidence < 0.9)).all()
     assert ((confidence > 0.5) == good).all()
 
 
 @pytest.mark.parametrize("of_sets", [assessed, of_two_sets])
 def test_twelve_photos_move_the_confidence_in_others_little(of_sets: Callable[..., Any]) -> None:
-    start, fresh = calibrated(of_two_sets()), of_sets(seed=100)
+    start, fresh = fit_calibration(of_two_sets()), of_sets(seed=100)
     before = CalibrationReport.of((fresh, start)).captions.probabilities
     moved = []
     for seed in range(8):
-        few = calibrated(of_sets(12, seed=seed), start)
+        few = fit_calibration(of_sets(12, seed=seed), start)
         after = CalibrationReport.of((fresh, few)).captions.probabilities
         moved.append(abs(after - before).mean())
     assert np.mean(moved) < 0.15
@@ -171,13 +164,15 @@ def test_twelve_photos_move_the_confidence_in_others_little(of_sets: Callable[..
 
 @pytest.mark.parametrize("images", [5, 14, 40])
 def test_a_few_photos_calibrate_better_than_their_share(images: int) -> None:
-    start = replace(calibrated(assessed(seed=1)), bias=-0.7)  # of photos with fewer good captions
+    start = replace(
+        fit_calibration(assessed(seed=1)), bias=-0.7
+    )  # of photos with fewer good captions
     fresh, losses = assessed(seed=2), []
-    features, good = torch.from_numpy(fresh.features), fresh.good
+    features, good = torch.from_numpy(fresh.features), fresh.is_good
     for seed in range(10, 30):
         few = assessed(images, seed=seed)
-        found = (calibrated(few, each).confidence(features).numpy() for each in (start, None))
-        share = (few.good.sum() + 0.5) / (images + 1)
+        found = (fit_calibration(few, each).confidence(features).numpy() for each in (start, None))
+        share = (few.is_good.sum() + 0.5) / (images + 1)
         losses.append([-np.log(np.where(good, p, 1 - p)).mean() for p in (*found, share)])
     with_start, without, constant = np.mean(losses, axis=0)
     assert with_start < without - 0.02
@@ -185,13 +180,13 @@ def test_a_few_photos_calibrate_better_than_their_share(images: int) -> None:
 
 
 def test_a_start_that_knows_kinds_of_photos_is_moved_little_by_few() -> None:
-    start, given = calibrated(of_two_sets()), assessed()
+    start, given = fit_calibration(of_two_sets()), assessed()
     features = given.features.copy()
     features[:, -1] = np.nan  # the calibration itself knows the kind
     given = replace(given, features=features)
     before, after = (
         CalibrationReport.of((given, calibration)).captions
-        for calibration in (start, calibrated(given.part(np.arange(4000) < 14), start))
+        for calibration in (start, fit_calibration(given.subset(np.arange(4000) < 14), start))
     )
     assert before.error < 0.02
     assert after.error < 0.1
@@ -199,13 +194,13 @@ def test_a_start_that_knows_kinds_of_photos_is_moved_little_by_few() -> None:
 
 def test_many_photos_calibrate_as_if_there_were_no_start() -> None:
     start = Calibration(1.0, ZEROS, ZEROS | {"mean entropy": -1.0}, -2.0)
-    found, plain = calibrated(assessed(), start), calibrated(assessed())
+    found, plain = fit_calibration(assessed(), start), fit_calibration(assessed())
     assert found.weights == pytest.approx(plain.weights, abs=0.05)
     assert found.bias == pytest.approx(plain.bias, abs=0.05)
 
 
 def test_a_kind_of_photo_that_is_not_known_gets_no_weight() -> None:
-    found = calibrated(assessed())
+    found = fit_calibration(assessed())
     assert found.means["kind of photo"] == 0
     assert found.weights["kind of photo"] == pytest.approx(0, abs=1e-3)
 
@@ -363,10 +358,10 @@ def test_captions_in_another_language_get_no_chance_of_being_named(shapes_data: 
     captioner = load("shapes")
     records = Coco(shapes_data).read().records("train")
     start = replace(HAND, named=(0.5, 1.0, 0.0))
-    assert calibrated(assess(captioner, records), start).named
+    assert fit_calibration(assess(captioner, records), start).named
     german = "ein roter Kreis neben einem Quadrat", "ein Kreis über einem Stern"
     records = [replace(record, captions=german) for record in records]
-    captioner.calibration = calibrated(assess(captioner, records), start)
+    captioner.calibration = fit_calibration(assess(captioner, records), start)
     assert captioner.calibration.named == ()
     assert captioner(records[0].image).named == ()
 

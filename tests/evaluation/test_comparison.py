@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from captioning.evaluation.comparison import (
-    Compared,
-    compared,
+    Comparison,
+    compare_scores,
     comparison_table,
     two_sided_p_value,
 )
@@ -46,12 +46,12 @@ def world() -> dict[float, Any]:
 
 def compare(
     world: dict[float, Any], first: float, second: float, **options: Any
-) -> dict[str, Compared]:
+) -> dict[str, Comparison]:
     one, other = (
         Scores.joined([score(world[rate], world[0.0]) for score in SCORERS])
         for rate in (first, second)
     )
-    return compared(one, other, **options)
+    return compare_scores(one, other, **options)
 
 
 def images_of(world: dict[float, Any], rate: float) -> NDArray[np.float64]:
@@ -95,7 +95,7 @@ def test_p_values_agree_with_their_intervals_and_hold_for_equally_good_systems()
     rng, p_values = np.random.default_rng(3), []
     for seed in range(300):
         first, second = (Scores.of("score", rng.normal(size=40)) for _ in range(2))
-        difference = compared(first, second, samples=999, seed=seed)["score"]
+        difference = compare_scores(first, second, samples=999, seed=seed)["score"]
         low, high = difference.interval
         if abs(difference.p_value - 0.05) > 0.005:
             assert (difference.p_value < 0.05) == (low > 0 or high < 0)
@@ -118,5 +118,5 @@ TABLE = [
 
 
 def test_the_table_for_people() -> None:
-    found = {"BLEU-1": Compared(0.25, 0.125, (-0.25, 0.5), 0.25)}
+    found = {"BLEU-1": Comparison(0.25, 0.125, (-0.25, 0.5), 0.25)}
     assert comparison_table(found, NOTE).splitlines() == TABLE

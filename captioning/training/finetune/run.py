@@ -11,9 +11,10 @@ from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import Calibration
 from captioning.data.tokenizers import TokenizerName, tokenizer_hint
 from captioning.errors import InputError
-from captioning.evaluation.assessment import assess, calibrated, good_captions
+from captioning.evaluation.assessment import assess, good_captions
+from captioning.evaluation.calibration_fit import fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport
-from captioning.evaluation.report import scenes_right
+from captioning.evaluation.report import scene_judge
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT, resolved
@@ -113,12 +114,12 @@ def calibration_of(
 ) -> Calibration | None:
     """The calibration on the photos to validate on; None, and a line, if it is not possible."""
     try:
-        good = scenes_right(folder, "val") if keep is None else None
+        good = scene_judge(folder, "val") if keep is None else None
         good = good or partial(
             good_captions, records=photos.val, tokenizer=tokenizer_name, others=photos.train
         )
-        assessed = assess(captioner, photos.val, good=good)
-        calibration = calibrated(assessed, start.calibration)
+        assessed = assess(captioner, photos.val, judge=good)
+        calibration = fit_calibration(assessed, start.calibration)
         halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
