@@ -125,7 +125,7 @@ def compare(
         f"A: {printable(first)}; B: {printable(second)}; {len(report_of_a.captions)} images; "
         f"{samples} bootstrap samples, seed {seed}"
     )
-    comparison = compare_scores(report_of_a.scores, report_of_b.scores, samples, seed)
+    comparison = compare_scores(report_of_a.scores, report_of_b.scores, samples=samples, seed=seed)
     say(*comparison_table(comparison, note).split("\n"), file=sys.stdout)
     return comparison
 

@@ -146,7 +146,7 @@ def assess(
         for number in np.unique(set_numbers):
             in_set = set_numbers == number
             is_good[in_set] = good_captions(
-                captions, list(compress(records, in_set)), tokenizer_name
+                captions, list(compress(records, in_set)), tokenizer=tokenizer_name
             )
     return Assessment(
         captions=captions,
@@ -288,6 +288,7 @@ def _top_words(
 def good_captions(
     captions: Mapping[int | str, str],
     records: Sequence[Record],
+    *,
     tokenizer: TokenizerName = "ptb",
     others: Sequence[Record] = (),
 ) -> Bool[np.ndarray, " I"]:

@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
 
 @stage("comparing the systems")
 def compare_scores(
-    first: Scores, second: Scores, samples: int = RESAMPLES, seed: int = 0
+    first: Scores, second: Scores, *, samples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Comparison]:
     """Test the differences of two systems' scores; returns a comparison by name of the score.
 

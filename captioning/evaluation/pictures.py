@@ -123,7 +123,7 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
 
 
 def save_examples(
-    records: Sequence[Record], before: Report, after: Report, path: str | Path
+    path: str | Path, records: Sequence[Record], *, before: Report, after: Report
 ) -> None:
     """Write a page of photos with captions before and after a training, and references.
 

@@ -94,7 +94,7 @@ def occlusion_map(batch: CaptionedBatch) -> Maps:
     for hidden in windows(batch.grid).to(annotations.device).split(windows_per_pass):
         count = len(hidden)  # each window hides regions of a copy of the images
         copies, mask = annotations.repeat(count, 1, 1), (~hidden).repeat_interleave(len(tokens), 0)
-        occluded = word_log_probs(model, copies, tokens.repeat(count, 1, 1), mask)
+        occluded = word_log_probs(model, copies, tokens.repeat(count, 1, 1), mask=mask)
         occluded_log_probs.append(occluded.unflatten(0, (count, len(tokens))))
     drops = log_probs[..., None] - torch.cat(occluded_log_probs).movedim(0, -1)
     return shares(drops, batch.grid)
@@ -119,6 +119,7 @@ def word_log_probs(
     model: Model,
     annotations: Float[Tensor, "B L D"],
     tokens: Int[Tensor, "B N S"],
+    *,
     mask: Bool[Tensor, "B L"] | None = None,
 ) -> Float[Tensor, "B N T"]:
     """Compute the log probability of each word given the words before it, as a search does.

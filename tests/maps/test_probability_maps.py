@@ -63,7 +63,7 @@ def test_occlusion_is_the_drop_without_a_neighbourhood(kind: str) -> None:
         for column in range(4):
             mask = torch.ones(2, 4, 4, dtype=torch.bool)
             mask[:, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = False
-            without = word_log_probs(batch.model, batch.annotations, CAPTIONS, mask.flatten(1))
+            without = word_log_probs(batch.model, batch.annotations, CAPTIONS, mask=mask.flatten(1))
             drops[..., 4 * row + column] = (whole - without).detach()
     torch.testing.assert_close(word_maps("occlusion", batch), shares(drops, (4, 4)))
 

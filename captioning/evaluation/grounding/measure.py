@@ -84,7 +84,7 @@ def ground(
     seconds = dict.fromkeys(names, 0.0)
     token_count = 0
     with ProgressBar("ground", "photos", total=len(records)) as progress:
-        for views, batch in _read_captions(captioner, records, words, batch_size):
+        for views, batch in _read_captions(captioner, records, words, batch_size=batch_size):
             token_count += int((batch.tokens[..., 1:] != PAD).sum())  # including EOS
             batch_maps = _timed_maps(names, batch, seconds)
             photos = []
@@ -123,6 +123,7 @@ def _read_captions(
     captioner: Captioner,
     records: Sequence[Record],
     words: Sequence[Sequence[Sequence[str]]],
+    *,
     batch_size: int,
 ) -> Iterator[tuple[list[PhotoView], CaptionedBatch]]:
     """Encode the photos of records, and pair them with the captions of the same records.

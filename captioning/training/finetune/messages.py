@@ -83,7 +83,7 @@ def say_result(
     say(f"CIDEr on the photos to validate: {_cider(before)} before, {_cider(after)} now{origin}")
     if after.corpus["CIDEr"] < max(UNRELATED_CIDER, before.corpus["CIDEr"]):
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
-    save_examples(photos.val, before, after, run / EXAMPLES)
+    save_examples(run / EXAMPLES, photos.val, before=before, after=after)
     if best.share < 1:
         say(after.omissions, "photos with the lowest CIDEr now:")
         for index in after.worst()[:3]:
