@@ -4,48 +4,33 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width,
 V vocabulary.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
-from operator import itemgetter
-from pathlib import Path
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner.calibration import Calibration
 from captioning.captioner.caption import Caption, Captions
-from captioning.captioner.decoded_batch import PhotoView, decode_batch, encode_batch
-from captioning.captioner.description import describe
-from captioning.configurable import build
-from captioning.data.images import Upload
-from captioning.data.preprocessing import Photo, Preprocessing, View, is_one_photo
-from captioning.data.tokenizers import ENGLISH_JOINTS
-from captioning.data.vocabulary import BOS, PAD, UNK, Vocabulary
+from captioning.captioner.configuration import build_parts, captioner_config
+from captioning.captioner.description import caption_batch
+from captioning.captioner.photo_stream import BATCH_SIZE, PhotoView, photo_batches, photo_view
+from captioning.captioner.user_words import constrained_search, text_tokens
+from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
+from captioning.data.vocabulary import BOS, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
-from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
-from captioning.files import LONGEST_PATH
+from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import default_map, known_maps
-from captioning.models import Adapter, Decoder, Encoder, Model
+from captioning.models import Model
 from captioning.models.decoder import Memory
-from captioning.models.model import limited_parameters
-from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
-from captioning.search.search import find_substitutes
-from captioning.threads import LEAST, batched, in_threads, read_ahead, thread_count
+from captioning.search import BeamSearch, Decoded, Search
 
 Result = TypeVar("Result")
-
-BATCH_SIZE = 16
-"""The most photos per batch, by default."""
-
-AHEAD = 2
-"""Batches whose photos are read ahead."""
 
 
 class Captioner:
@@ -104,63 +89,27 @@ class Captioner:
     @property
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
-        vocabulary, repeatable = self.vocabulary, self.vocabulary.repeatable
-        offset = self.model.encoder.offsets.get(self.preprocessing.size)
-        spellings = {word: each for word, each in vocabulary.spellings.items() if each != word}
-        config = {
-            "model": self.model.config,
-            "vocabulary": list(vocabulary.words),
-            "tokenizer": vocabulary.tokenizer,
-            "preprocessing": self.preprocessing.config,
-            "search": self.search.config,
-            "default_map": self.default_map,
-            "offset": None if offset is None else list(offset),
-            "repeatable": None if repeatable is None else sorted(repeatable),
-            "spellings": spellings or None,
-            "ranks": vocabulary.ranks or None,
-            "joints": None if vocabulary.joints == ENGLISH_JOINTS else dict(vocabulary.joints),
-            "calibration": self.calibration and asdict(self.calibration),
-        }
-        return {name: value for name, value in config.items() if value is not None}
+        return captioner_config(self)
 
     @classmethod
     def from_config(
         cls, config: Any, kernels: bool | None = None, device: str = "cpu"
     ) -> "Captioner":
-        """The captioner that `config` describes, with random parameters on this device.
+        """Build the captioner of a `config`, with random parameters on a device.
 
         Raises:
             InputError: a part is missing, has the wrong type, or does not fit the others.
         """
-        try:
-            encoder, adapter, decoder = itemgetter("encoder", "adapter", "decoder")(config["model"])
-            with torch.device(device), limited_parameters():
-                parts = build(encoder, Encoder), build(adapter, Adapter), build(decoder, Decoder)  # type: ignore[type-abstract]
-            captioner = cls(
-                Model(*parts),
-                Vocabulary(
-                    config["vocabulary"],
-                    config.get("tokenizer", "ptb"),
-                    config.get("repeatable"),
-                    config.get("spellings") or {},
-                    config.get("ranks") or {},
-                    config.get("joints", ENGLISH_JOINTS),
-                ),
-                build(config["preprocessing"], Preprocessing),
-                build(config["search"], Search),  # type: ignore[type-abstract]
-                config["default_map"],
-                kernels,
-            )
-        except KeyError as error:
-            raise InputError(f"the model's {error.args[0]} is missing") from None
-        if "offset" in config:
-            down, right = map(float, config["offset"])
-            captioner.model.encoder.offsets[captioner.preprocessing.size] = down, right
-        if "calibration" in config:
-            calibration = Calibration.from_config(config["calibration"])
-            # Files of version 0.4 do not say the search; it was their own.
-            search = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
-            captioner.calibration = replace(calibration, search=search.config)
+        parts = build_parts(config, device)
+        captioner = cls(
+            parts.model,
+            parts.vocabulary,
+            parts.preprocessing,
+            parts.search,
+            parts.map_name,
+            kernels,
+        )
+        captioner.calibration = parts.calibration
         return captioner
 
     @property
@@ -180,14 +129,13 @@ class Captioner:
 
     @property
     def network(self) -> Model:
-        """What computes: the accelerated model, which shares the parameters of `model`.
+        """The accelerated model, which shares the parameters of `model`.
 
-        It is `model` itself without kernels, and on a GPU. It is made again when the model moves,
+        It is `model` itself without kernels, and on a GPU. It is built again when the model moves,
         is frozen, or gets another decoder.
         """
-        return self._accelerated() if self.kernels else self.model
-
-    def _accelerated(self) -> Model:
+        if not self.kernels:
+            return self.model
         trains = any(parameter.requires_grad for parameter in self.model.parameters())
         key = self.device, trains, self.model.decoder
         if self._network is None or self._network[0] != key:
@@ -195,19 +143,18 @@ class Captioner:
         return self._network[1]
 
     def has_confidence(self, search: Search | None = None) -> bool:
-        """Whether captions by a search, by default the captioner's own, get a confidence.
+        """Whether the calibration was fitted on captions by a search, by default the own one.
 
-        They do if the calibration was fitted on captions by this search.
+        Captions by other searches have no confidence.
         """
         search = search or self.search
         return self.calibration is not None and self.calibration.search == search.config
 
     def freeze(self) -> "Captioner":
-        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
+        """Prepare for inference: evaluation mode, no gradients, faster encoding."""
         self.model.eval().requires_grad_(False)
         self._network = None  # its encoder may be of earlier weights
-        if self.kernels:
-            self._accelerated()  # once, before several threads ask for it
+        _ = self.network  # accelerated once, before several threads ask for it
         return self
 
     @overload
@@ -224,7 +171,7 @@ class Captioner:
         runners_up: int = 0,
         most: int | None = 1,
     ) -> Caption | list[Caption]:
-        """The caption of a photo, or a list with that of each of several; see `stream`.
+        """Caption a photo or several photos; see `stream`.
 
         Raises:
             PhotoError: a photo cannot be read.
@@ -242,7 +189,7 @@ class Captioner:
         batch_size: int = BATCH_SIZE,
         tokens: Sequence[Sequence[int]] | None = None,
     ) -> Iterator[Caption | PhotoError]:
-        """One result for each photo, in order: its caption, or why it cannot be read.
+        """Yield the caption of each photo, in order, or why the photo cannot be read.
 
         Args:
             photos: any iterable of `Photo`, which may be endless; an array (N, H, W, 3) or a tensor
@@ -263,14 +210,15 @@ class Captioner:
         search = search or self.search
         names = known_maps(maps, self.model)
 
-        def work(batch: Sequence[PhotoView | PhotoError]) -> list[Caption | PhotoError]:
-            written = None
-            if tokens is not None:
-                views = [view for view in batch if isinstance(view, PhotoView)]
-                of_views = [torch.tensor(tokens[view.number]) for view in views]
-                written = pad_sequence(of_views, batch_first=True, padding_value=PAD)[:, None]
-            return self._captions(batch, search, names, runners_up, most, written)
-
+        work = partial(
+            caption_batch,
+            self,
+            search=search,
+            maps=names,
+            runners_up=runners_up,
+            most=most,
+            tokens=tokens,
+        )
         for results in self.batches(photos, work, batch_size, in_turn=search.draws):
             yield from results
 
@@ -281,7 +229,7 @@ class Captioner:
         batch_size: int = BATCH_SIZE,
         in_turn: bool = False,
     ) -> Iterator[Result]:
-        """The result of `work` for each batch of photos, in order; `stream` is made of it.
+        """Yield the result of `work` for each batch of photos, in order; `stream` is made of it.
 
         Threads read the photos of the next batches. On a CPU several batches are worked on at once.
 
@@ -291,67 +239,18 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
         """
-        several: Any = [photos] if is_one_photo(photos) else photos
-        if not isinstance(several, Iterable) or hasattr(several, "columns"):
-            raise InputError(
-                f"{shown(photos)}: not a photo; give a path, an image, bytes or pixels, or several "
-                "of them, such as a column of a table"
-            )
-        size, threads = batch_size, thread_count(self.device)
-        if isinstance(several, Sized) and not in_turn:  # equal batches that keep all threads busy
-            rounds = math.ceil(len(several) / (batch_size * threads))
-            even = math.ceil(len(several) / max(rounds * threads, 1))
-            size = min(batch_size, max(LEAST, even))
-
-        views = read_ahead(self._view, enumerate(several), AHEAD * size)
-        yield from in_threads(work, batched(views, size), self.device, in_turn)
-
-    def _view(self, numbered: tuple[int, Photo]) -> PhotoView | PhotoError:
-        """What the model sees of a photo with its place in a stream, or why it cannot be read."""
-        number, photo = numbered
-        is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= LONGEST_PATH
-        name = photo if is_named else f"photo {number + 1}"
-        try:
-            readable = self.preprocessing.photo_source(photo, str(name))
-            view = readable if isinstance(readable, View) else self.preprocessing(readable)
-        except InputError as error:
-            path = name if isinstance(name, Path) else str(name)
-            return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
-        return PhotoView(number, readable, view)
-
-    @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
-    def _captions(
-        self,
-        photos: Sequence[PhotoView | PhotoError],
-        search: Search,
-        maps: Sequence[str],
-        runners_up: int = 0,
-        most: int | None = 1,
-        written: Int[Tensor, "B N T"] | None = None,
-    ) -> list[Caption | PhotoError]:
-        """The caption of each photo of a batch, or why it cannot be read; see `stream`.
-
-        With `written`, these tokens are the captions, and none is searched.
-        """
-        views = [photo for photo in photos if isinstance(photo, PhotoView)]
-        if not views:
-            return [photo for photo in photos if isinstance(photo, PhotoError)]
-        needs_logits = self.calibration is not None or runners_up > 0
-        batch = decode_batch(self, views, search, written, needs_logits, most)
-        has_confidence = written is None and self.has_confidence(search)
-        captions = describe(self, views, batch, maps, runners_up, has_confidence)
-        return [photo if isinstance(photo, PhotoError) else next(captions) for photo in photos]
+        return photo_batches(photos, work, self.preprocessing, self.device, batch_size, in_turn)
 
     @torch.no_grad()
     def read(
         self, photo: Photo, text: str, runners_up: int = 0, maps: Sequence[str] = ()
     ) -> Caption:
-        """The caption with these words, with the probabilities that the model gives them.
+        """Return a caption with these words, and the probabilities that the model gives them.
 
         Args:
             photo: as for `stream`.
             text: words of the vocabulary.
-            runners_up: what the model would have said instead of each word: so many alternatives.
+            runners_up: number of alternatives to each word, which the model would have said.
             maps: names of the maps that pictures and pages show.
 
         Raises:
@@ -359,16 +258,9 @@ class Captioner:
             InputError: a word is unknown, or there is no such map.
         """
         names = known_maps(maps, self.model)
-        [view] = raise_errors([self._view((0, photo))])
-        ids = self.vocabulary.encode(text)[1:]
-        substitutes: list[tuple[str, ...]] = []
-        if UNK in ids:
-            memory = self.model.remember(encode_batch(self, [view]).annotations)
-            words_by_place = find_substitutes(self.model.decoder, memory, ids, 2)
-            substitutes = [self.vocabulary.spelt(words) for words in words_by_place]
-        self.vocabulary.known_words(text, substitutes)
-        written = torch.tensor([[ids]])
-        [caption] = self._captions([view], self.search, names, runners_up, written=written)
+        [view] = raise_errors([photo_view(self.preprocessing, (0, photo))])
+        tokens = [text_tokens(self, view, text)]
+        [caption] = caption_batch(self, [view], self.search, names, runners_up, tokens=tokens)
         assert isinstance(caption, Caption)
         return caption
 
@@ -380,76 +272,68 @@ class Captioner:
         search: Search | None = None,
         width: int | None = None,
     ) -> Search:
-        """A search for captions with or without given words, to caption photos with.
+        """Return a search for captions that have, or do not have, these words.
 
         Args:
             begin: the beginning of every caption.
             avoid: words and phrases that no caption contains. Words match as a whole: captions
-                without ``dog`` may have ``dogs``. Unknown words are never said anyway.
+                without ``dog`` may have ``dogs``. Unknown words are never said.
             must_say: words and phrases that every caption contains.
-            search: what its other settings are taken from; defaults to the captioner's search.
+            search: the search to take other settings from; defaults to the captioner's search.
             width: number of captions to follow; by default the width of `search` for each bank of
                 captions that need equally many words.
 
         Raises:
             InputError: a word to say is unknown, or no caption can be as asked.
         """
-
-        def ids(text: str) -> list[int]:
-            return self.vocabulary.ids(self.vocabulary.known_words(text))[1:-1]
-
-        constrained: Any = (search or self.search).replace(
-            ConstrainedBeamSearch,
-            begin=ids(begin) if begin else [],
-            avoid=[ids(text) for text in avoid if UNK not in self.vocabulary.encode(text)],
-            must_say=[ids(text) for text in must_say],
-        )
-        return constrained.replace(width=width or constrained.width * constrained.automaton.banks)
+        search = search or self.search
+        return constrained_search(search, self.vocabulary, begin, avoid, must_say, width)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
+        """Compute annotation vectors of images or of cached features; see `Model.encode`."""
         if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
             with torch.autocast("cpu", torch.bfloat16):
                 return in_parts(self.network.encode, images).float()
         return in_parts(self.network.encode, images)
 
     def adapt(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
-        """The adapter's annotation vectors, which the decoder attends over."""
+        """Apply the adapter, which gives the vectors that the decoder attends over."""
         with self._precision():
             return self.network.adapter(annotations)
 
     def remember_adapted(self, adapted: Float[Tensor, "B L A"]) -> Memory:
-        """What the decoder computes once per image, from what `adapt` gives."""
+        """Compute what the decoder needs once per image, from the result of `adapt`."""
         with self._precision():
             return self.network.decoder.remember(adapted)
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
-        """Everything that the decoder computes once per image."""
+        """Compute what the decoder needs once per image."""
         return self.remember_adapted(self.adapt(annotations))
 
     def find_captions(
         self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
     ) -> Decoded:
-        """Captions as tokens, by `search` or the default search.
+        """Find captions, by `search` or the default search.
 
-        `memory` is what `remember` gives, or the annotation vectors.
+        `memory` is the result of `remember`, or the annotation vectors.
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
         search = search or self.search
-        of_words = search.for_words(self.vocabulary.once, memory.annotations.device)
+        search = search.for_words(self.vocabulary.once, memory.annotations.device)
         with self._precision():
-            return of_words(self.network.decoder, memory)
+            return search(self.network.decoder, memory)
 
     def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
-        """Logits and attention weights before each token of finished captions, which are read."""
-        read = F.pad(tokens, (1, -1), value=BOS)
+        """Compute logits and attention weights before each token of finished captions."""
+        inputs = F.pad(tokens, (1, -1), value=BOS)
         with self._precision():
-            return self.network.decoder.teacher_forcing(memory, read)
+            return self.network.decoder.teacher_forcing(memory, inputs)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        """Within it, the adapter and the decoder compute in bfloat16 if this does."""
-        is_half = self.bfloat16
-        return torch.autocast(self.device.type, torch.bfloat16) if is_half else nullcontext()
+        """Autocast to bfloat16, if the captioner computes in it."""
+        if self.bfloat16:
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()

@@ -1,4 +1,4 @@
-"""What is told of a decoded batch: captions with chances, alternatives and maps of their words.
+"""Captions of a batch of photos, with probabilities, alternatives and maps of their words.
 
 Shapes: B images, N captions per image, T words, k alternatives.
 """
@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner.calibration import confidence_features
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.captioner.decoded_batch import (
     DecodedBatch,
-    PhotoView,
+    decode_batch,
     encode_batch,
     token_log_probs,
 )
+from captioning.captioner.photo_stream import PhotoView
 from captioning.data.preprocessing import View
-from captioning.data.vocabulary import EOS
+from captioning.data.vocabulary import EOS, PAD
+from captioning.errors import PhotoError
 from captioning.maps import ATTENTION, word_maps
+from captioning.search import Search
 from captioning.search.search import find_alternatives
 
 if TYPE_CHECKING:
@@ -31,19 +35,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chances:
-    """Calibrated probabilities of a batch's captions and words, as far as the model has them.
+    """Probabilities of a batch's captions and words, calibrated if the model is.
 
     Attributes:
-        tokens: of each token.
-        confidences: that each caption is good.
+        tokens: the probability of each token.
+        confidences: the probability that each caption is good.
         kinds: `Calibration.kind` of each photo.
-        runners_up: the words in place of each token, and their probabilities.
+        runners_up: the alternatives to each token, and their probabilities.
     """
 
     tokens: Float[Tensor, "B N T"]
     confidences: Float[Tensor, "B N"] | None
     kinds: Float[Tensor, " B"] | None
     runners_up: tuple[Int[Tensor, "B N T k"], Float[Tensor, "B N T k"]] | None
+
+
+@torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
+def caption_batch(
+    captioner: "Captioner",
+    photos: Sequence[PhotoView | PhotoError],
+    search: Search,
+    maps: Sequence[str] = (),
+    runners_up: int = 0,
+    most: int | None = 1,
+    tokens: Sequence[Sequence[int]] | None = None,
+) -> list[Caption | PhotoError]:
+    """Return the caption of each photo of a batch, or why it cannot be read.
+
+    Args:
+        captioner: the model.
+        photos: what the model sees of each photo, or why it cannot be read.
+        search: how words are chosen.
+        maps: names of the maps to compute, and to show.
+        runners_up: number of alternatives to each word.
+        most: the most captions per photo; None for all that the search finds.
+        tokens: a caption for each photo of the stream as word ids, which is read and not searched.
+    """
+    views = [photo for photo in photos if isinstance(photo, PhotoView)]
+    if not views:
+        return [photo for photo in photos if isinstance(photo, PhotoError)]
+    needs_logits = captioner.calibration is not None or runners_up > 0
+    reference_tokens = None
+    if tokens is not None:
+        ids = [torch.tensor(tokens[view.number]) for view in views]
+        reference_tokens = pad_sequence(ids, batch_first=True, padding_value=PAD)[:, None]
+    batch = decode_batch(captioner, views, search, reference_tokens, needs_logits, most)
+    has_confidence = tokens is None and captioner.has_confidence(search)
+    captions = describe(captioner, views, batch, maps, runners_up, has_confidence)
+    return [photo if isinstance(photo, PhotoError) else next(captions) for photo in photos]
 
 
 def describe(
@@ -54,7 +93,7 @@ def describe(
     runners_up: int = 0,
     has_confidence: bool = False,
 ) -> Iterator[Caption]:
-    """The best caption of each photo, with the others that were found.
+    """Yield the best caption of each photo, with the others that were found.
 
     Args:
         captioner: the model.
@@ -67,17 +106,20 @@ def describe(
     chances = calibrated_chances(captioner, batch, runners_up, has_confidence)
     side = captioner.preprocessing.size
     attention = batch.captions.weights.float()
-    computed = {ATTENTION: attention.unflatten(3, captioner.model.encoder.grid(side, side)).cpu()}
-    others = [name for name in maps if name != ATTENTION]
-    if others:
+    computed_maps = {
+        ATTENTION: attention.unflatten(3, captioner.model.encoder.grid(side, side)).cpu()
+    }
+    if set(maps) - {ATTENTION}:
         captioned = batch.captioned(captioner, batch.captions.tokens, attention)
-        computed |= {name: word_maps(name, captioned).float().cpu() for name in others}
+        for name in maps:
+            if name != ATTENTION:
+                computed_maps[name] = word_maps(name, captioned).float().cpu()
     scores = batch.captions.scores.cpu()
     shown_maps = tuple(maps) or (captioner.default_map,)
     for image, view in enumerate(views):
         count = max(int((~scores[image].isneginf()).sum()), 1)  # some beams cannot be
         captions = [
-            _caption(captioner, view, batch, chances, computed, shown_maps, image, rank)
+            _caption(captioner, view, batch, chances, computed_maps, shown_maps, image, rank)
             for rank in range(count)
         ]
         yield replace(captions[0], others=tuple(captions[1:]))
@@ -86,7 +128,7 @@ def describe(
 def calibrated_chances(
     captioner: "Captioner", batch: DecodedBatch, runners_up: int, has_confidence: bool
 ) -> Chances:
-    """The probabilities of captions and words, calibrated if the model is."""
+    """Compute the probabilities of captions and words."""
     calibration, captions = captioner.calibration, batch.captions
     logits, log_probs = batch.logits, captions.log_probs
     confidences = kinds = alternatives = None
@@ -114,7 +156,7 @@ def _caption(
     image: int,
     rank: int,
 ) -> Caption:
-    """One caption of one image of the batch, by its rank among the image's captions."""
+    """Build one caption of one image of the batch, by its rank among the image's captions."""
     view, tokens = photo_view.view, batch.captions.tokens[image, rank].cpu()
     words = captioner.vocabulary.spelt(tokens.tolist())
     length = len(words)
@@ -135,7 +177,7 @@ def _caption(
         score=batch.captions.scores[image, rank].item(),
         crop=view.crop,
         size=view.size,
-        maps={name: of_words[image, rank, :length].numpy() for name, of_words in maps.items()},
+        maps={name: weights[image, rank, :length].numpy() for name, weights in maps.items()},
         shown_maps=shown_maps,
         tokenizer=captioner.vocabulary.tokenizer,
         joints=captioner.vocabulary.joints,
@@ -150,22 +192,28 @@ def _caption(
 def _runners_up(
     captioner: "Captioner", chances: Chances, image: int, rank: int, length: int
 ) -> tuple[tuple[RunnerUp, ...], ...]:
-    """The alternatives to each word of a caption; None stands for its end."""
+    """Return the alternatives to each word of a caption; None stands for its end."""
     if chances.runners_up is None:
         return ()
-    words, probabilities = (part[image, rank, :length].tolist() for part in chances.runners_up)
-    alternatives = []
-    for ids, of_ids in zip(words, probabilities, strict=True):
-        spelt = (captioner.vocabulary.spelt([word])[0] if word != EOS else None for word in ids)
-        alternatives.append(tuple(map(RunnerUp, spelt, of_ids)))
-    return tuple(alternatives)
+    tokens, probabilities = chances.runners_up
+    rows = zip(tokens[image, rank, :length], probabilities[image, rank, :length], strict=True)
+    runners_up = []
+    for word_tokens, word_probabilities in rows:
+        alternatives = []
+        for token, probability in zip(
+            word_tokens.tolist(), word_probabilities.tolist(), strict=True
+        ):
+            word = None if token == EOS else captioner.vocabulary.spelt([token])[0]
+            alternatives.append(RunnerUp(word, probability))
+        runners_up.append(tuple(alternatives))
+    return tuple(runners_up)
 
 
 @torch.no_grad()
 def _map(
     captioner: "Captioner", view: PhotoView, tokens: Int[Tensor, " T"], length: int, name: str
 ) -> Float[Tensor, "_ rows columns"]:
-    """The map of the words of one caption, which was not computed with its batch."""
+    """Compute a map of one caption's words, which was not computed with its batch."""
     batch = encode_batch(captioner, [view])
     captioned = batch.captioned(captioner, tokens.to(captioner.device)[None, None])
     return word_maps(name, captioned)[0, 0, :length].float().cpu()

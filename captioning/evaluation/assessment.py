@@ -17,7 +17,8 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import confidence_features
-from captioning.captioner.decoded_batch import PhotoView, decode_batch
+from captioning.captioner.decoded_batch import decode_batch
+from captioning.captioner.photo_stream import PhotoView
 from captioning.data.dataset import caption_ids, pad_captions
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores

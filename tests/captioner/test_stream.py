@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from captioning.captioner import Caption, Captioner
-from captioning.captioner.captioner import AHEAD
+from captioning.captioner.photo_stream import AHEAD
 from captioning.errors import InputError, PhotoError
 from captioning.search import BeamSearch, Sampling
 from captioning.threads import WAITING

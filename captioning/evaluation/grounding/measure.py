@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float
 
 from captioning.captioner import Captioner
-from captioning.captioner.decoded_batch import PhotoView, encode_batch
+from captioning.captioner.decoded_batch import encode_batch
+from captioning.captioner.photo_stream import PhotoView
 from captioning.data.dataset import pad_captions
 from captioning.data.preprocessing import View
 from captioning.data.records import Record

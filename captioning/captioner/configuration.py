@@ -1,0 +1,93 @@
+"""The configuration of a captioner: plain values from which its parts are built again."""
+
+from dataclasses import asdict, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from captioning.captioner.calibration import Calibration
+from captioning.configurable import build
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.tokenizers import ENGLISH_JOINTS
+from captioning.data.vocabulary import Vocabulary
+from captioning.errors import InputError
+from captioning.models import Adapter, Decoder, Encoder, Model
+from captioning.models.model import limited_parameters
+from captioning.search import Search
+
+if TYPE_CHECKING:
+    from captioning.captioner.captioner import Captioner
+
+
+class Parts(NamedTuple):
+    """The parts of a captioner; see its arguments and attributes."""
+
+    model: Model
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    search: Search
+    map_name: str
+    calibration: Calibration | None
+
+
+def captioner_config(captioner: "Captioner") -> dict[str, Any]:
+    """Return the configuration of a captioner; entries with the default value are left out."""
+    vocabulary, side = captioner.vocabulary, captioner.preprocessing.size
+    offset = captioner.model.encoder.offsets.get(side)
+    repeatable, joints = vocabulary.repeatable, vocabulary.joints
+    spellings = {word: text for word, text in vocabulary.spellings.items() if text != word}
+    config = {
+        "model": captioner.model.config,
+        "vocabulary": list(vocabulary.words),
+        "tokenizer": vocabulary.tokenizer,
+        "preprocessing": captioner.preprocessing.config,
+        "search": captioner.search.config,
+        "default_map": captioner.default_map,
+        "offset": None if offset is None else list(offset),
+        "repeatable": None if repeatable is None else sorted(repeatable),
+        "spellings": spellings or None,
+        "ranks": vocabulary.ranks or None,
+        "joints": None if joints == ENGLISH_JOINTS else dict(joints),
+        "calibration": captioner.calibration and asdict(captioner.calibration),
+    }
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def build_parts(config: Any, device: str) -> Parts:
+    """Build the parts of a captioner, with random parameters on a device.
+
+    Raises:
+        InputError: a part is missing, or has the wrong type.
+    """
+    try:
+        encoder, adapter, decoder = itemgetter("encoder", "adapter", "decoder")(config["model"])
+        with torch.device(device), limited_parameters():
+            model = Model(
+                build(encoder, Encoder),  # type: ignore[type-abstract]
+                build(adapter, Adapter),
+                build(decoder, Decoder),  # type: ignore[type-abstract]
+            )
+        vocabulary = Vocabulary(
+            config["vocabulary"],
+            config.get("tokenizer", "ptb"),
+            config.get("repeatable"),
+            config.get("spellings") or {},
+            config.get("ranks") or {},
+            config.get("joints", ENGLISH_JOINTS),
+        )
+        preprocessing = build(config["preprocessing"], Preprocessing)
+        search = build(config["search"], Search)  # type: ignore[type-abstract]
+        map_name = config["default_map"]
+    except KeyError as error:
+        raise InputError(f"the model's {error.args[0]} is missing") from None
+    if "offset" in config:
+        down, right = map(float, config["offset"])
+        model.encoder.offsets[preprocessing.size] = down, right
+    calibration = None
+    if "calibration" in config:
+        calibration = Calibration.from_config(config["calibration"])
+        # Files of version 0.4 do not say the search; it was their own.
+        calibrated = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
+        calibration = replace(calibration, search=calibrated.config)
+    return Parts(model, vocabulary, preprocessing, search, map_name, calibration)

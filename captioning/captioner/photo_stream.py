@@ -1,0 +1,81 @@
+"""Batches of photos from a stream, which threads read ahead."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from captioning.data.images import Upload
+from captioning.data.preprocessing import Photo, PhotoSource, Preprocessing, View, is_one_photo
+from captioning.errors import InputError, PhotoError, printable, shown
+from captioning.files import LONGEST_PATH
+from captioning.threads import LEAST, batched, in_threads, read_ahead, thread_count
+
+Result = TypeVar("Result")
+
+BATCH_SIZE = 16
+"""The most photos per batch, by default."""
+
+AHEAD = 2
+"""Batches whose photos are read ahead."""
+
+
+class PhotoView(NamedTuple):
+    """A photo of a stream.
+
+    Attributes:
+        number: its place in the stream, from 0.
+        photo: the photo as it was given; pixels and the bytes of a file have become an image.
+        view: what the model sees of it.
+    """
+
+    number: int
+    photo: PhotoSource
+    view: View
+
+
+def photo_batches(
+    photos: Photo | Iterable[Photo],
+    work: Callable[[Sequence[PhotoView | PhotoError]], Result],
+    preprocessing: Preprocessing,
+    device: torch.device,
+    batch_size: int = BATCH_SIZE,
+    in_turn: bool = False,
+) -> Iterator[Result]:
+    """Yield the result of `work` for each batch of photos, in order; see `Captioner.batches`.
+
+    Raises:
+        InputError: `photos` are neither a photo nor several.
+    """
+    sequence: Any = [photos] if is_one_photo(photos) else photos
+    if not isinstance(sequence, Iterable) or hasattr(sequence, "columns"):
+        raise InputError(
+            f"{shown(photos)}: not a photo; give a path, an image, bytes or pixels, or several "
+            "of them, such as a column of a table"
+        )
+    size, threads = batch_size, thread_count(device)
+    if isinstance(sequence, Sized) and not in_turn:  # equal batches that keep all threads busy
+        rounds = math.ceil(len(sequence) / (batch_size * threads))
+        equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
+        size = min(batch_size, max(LEAST, equal_size))
+    views = read_ahead(partial(photo_view, preprocessing), enumerate(sequence), AHEAD * size)
+    yield from in_threads(work, batched(views, size), device, in_turn)
+
+
+def photo_view(
+    preprocessing: Preprocessing, numbered_photo: tuple[int, Photo]
+) -> PhotoView | PhotoError:
+    """Read a photo, with its place in a stream, or return why it cannot be read."""
+    number, photo = numbered_photo
+    is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= LONGEST_PATH
+    name = photo if is_named else f"photo {number + 1}"
+    try:
+        source = preprocessing.photo_source(photo, str(name))
+        view = source if isinstance(source, View) else preprocessing(source)
+    except InputError as error:
+        path = name if isinstance(name, Path) else str(name)
+        return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
+    return PhotoView(number, source, view)

@@ -1,0 +1,56 @@
+"""Words of the user: captions to read, and words that captions must or must not have."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from captioning.captioner.decoded_batch import encode_batch
+from captioning.captioner.photo_stream import PhotoView
+from captioning.data.vocabulary import UNK, Vocabulary
+from captioning.search import ConstrainedBeamSearch, Search
+from captioning.search.search import find_substitutes
+
+if TYPE_CHECKING:
+    from captioning.captioner.captioner import Captioner
+
+
+def text_tokens(captioner: "Captioner", view: PhotoView, text: str) -> list[int]:
+    """Return the tokens of a caption of a photo, up to EOS.
+
+    Raises:
+        InputError: a word is unknown; the message has words that would fit the photo instead.
+    """
+    ids = captioner.vocabulary.encode(text)[1:]
+    substitutes: list[tuple[str, ...]] = []
+    if UNK in ids:
+        memory = captioner.model.remember(encode_batch(captioner, [view]).annotations)
+        words_by_place = find_substitutes(captioner.model.decoder, memory, ids, 2)
+        substitutes = [captioner.vocabulary.spelt(words) for words in words_by_place]
+    captioner.vocabulary.known_words(text, substitutes)
+    return ids
+
+
+def constrained_search(
+    search: Search,
+    vocabulary: Vocabulary,
+    begin: str,
+    avoid: Sequence[str],
+    must_say: Sequence[str],
+    width: int | None,
+) -> ConstrainedBeamSearch:
+    """Return a search with the settings of another one; see `Captioner.constrained`.
+
+    Raises:
+        InputError: a word to say is unknown, or no caption can be as asked.
+    """
+
+    def ids(text: str) -> list[int]:
+        return vocabulary.ids(vocabulary.known_words(text))[1:-1]
+
+    constrained: Any = search.replace(
+        ConstrainedBeamSearch,
+        begin=ids(begin) if begin else [],
+        avoid=[ids(text) for text in avoid if UNK not in vocabulary.encode(text)],
+        must_say=[ids(text) for text in must_say],
+    )
+    width = width or constrained.width * constrained.automaton.banks
+    return constrained.replace(width=width)
