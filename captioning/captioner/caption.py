@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOST_SHOWN = 24
-"""Photos of a list of captions that a notebook shows."""
+PHOTOS_SHOWN = 24
+"""The most photos of a list of captions that a notebook shows."""
 
 
 DIGITS = 4
@@ -42,10 +42,10 @@ class RunnerUp(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Caption:
-    """One caption with the details of each word; equal to another if all but its maps is.
+    """One caption with the details of each word. Equality ignores maps, photo and other captions.
 
-    A pickled or copied caption leaves behind the model and the pixels of its photo: it has the
-    maps that were computed before, and is drawn on the photo's file, or a `photo` that is given.
+    A pickled or copied caption is without the model and the pixels of its photo: it keeps the maps
+    that were computed before, and is drawn on the photo's file, or on the argument `photo`.
 
     Attributes:
         words: the T words as people write them, without begin and end marks.
@@ -62,10 +62,10 @@ class Caption:
             function words; empty if the model is not calibrated for it.
         confidence: the chance that the caption is good; None if the model is not calibrated for the
             search that found it, or if the caption was cut off at the search's `max_length`.
-        tokenizer: of the model's vocabulary; decides where spaces are between words.
-        joints: of the model's vocabulary: what is written between words in place of a space.
+        tokenizer: the tokenizer of the vocabulary, which decides where spaces are between words.
+        joints: what is written between words in place of a space, by the vocabulary.
         photo: a path, an upright image, or the bytes of a file; None if it was a view.
-        others: further captions that the search found, the best first.
+        others: the other captions of the photo that the search found, the best first.
     """
 
     words: tuple[str, ...]
@@ -87,8 +87,8 @@ class Caption:
 
     def __repr__(self) -> str:
         """One line, with the confidence if there is one."""
-        sure = "" if self.confidence is None else f", confidence={self.confidence:.2f}"
-        return f"Caption({self.text!r}{sure})"
+        confidence = "" if self.confidence is None else f", confidence={self.confidence:.2f}"
+        return f"Caption({self.text!r}{confidence})"
 
     def __getstate__(self) -> dict[str, Any]:
         shown = tuple(name for name in self.shown_maps if name in self.maps) or tuple(self.maps)
@@ -117,7 +117,9 @@ class Caption:
         return text[:1].upper() + text[1:] + "." * ends_in_letter
 
     def map(self, name: str | None = None) -> Float[Tensor, "T rows columns"]:
-        """Which regions each word was written from; each word's map sums to one, and is kept.
+        """Return the map of each word: weights of the regions, which sum to one.
+
+        Maps are kept once they are computed.
 
         Args:
             name: one of `captioning.maps.MAPS`, or a head's; defaults to the first shown map.
@@ -128,7 +130,7 @@ class Caption:
         return torch.from_numpy(self.array(name))
 
     def array(self, name: str | None = None) -> Float[np.ndarray, "T rows columns"]:
-        """As `map`, as a NumPy array."""
+        """Return `map` as a NumPy array."""
         name = name or self.shown_maps[0]
         if name not in self.maps:
             if self._compute is None:
@@ -137,7 +139,7 @@ class Caption:
         return self.maps[name]
 
     def figure(self, map_name: str | None = None, photo: Image | None = None) -> "Figure":
-        """The photo, then a panel for each word with its probability and its map.
+        """Draw the photo, then a panel for each word with its probability and its map.
 
         Args:
             map_name: which map; by default the first shown one.
@@ -175,8 +177,9 @@ class Caption:
                 spaced = pieces(self.words, self.tokenizer, self.joints)
                 first, *others = frames(photo, spaced, self.array(), self.crop, self.offset)
                 times = [*[WORD_TIME] * len(others), LAST_TIME]
-                of_all = {"save_all": True, "append_images": others, "loop": 0}
-                first.save(temporary, "GIF", duration=times, **of_all)
+                first.save(
+                    temporary, "GIF", save_all=True, append_images=others, loop=0, duration=times
+                )
             else:
                 from captioning.viewing.viewer import viewer_html
 
@@ -191,24 +194,30 @@ class Caption:
         except InputError:
             return None
 
-    def _upright(self, given: Image | None = None) -> Image:
-        """The photo as it was captioned; InputError if it is unknown or has another size by now."""
-        found = self.photo if given is None else given
-        if found is None:
+    def _upright(self, photo: Image | None = None) -> Image:
+        """Read the photo, by default the one that was captioned.
+
+        Raises:
+            InputError: there is no photo, or it has another size than when it was captioned.
+        """
+        source = self.photo if photo is None else photo
+        if source is None:
             raise InputError("the caption has no photo to draw on; give one as photo")
-        most = math.prod(self.size)
-        photo = upright(found) if isinstance(found, Image) else read_image(found, most)
-        if photo.size != self.size:
-            raise InputError(f"the photo has another size by now, {photo.size}; caption it again")
-        return photo
+        if isinstance(source, Image):
+            image = upright(source)
+        else:
+            image = read_image(source, max_pixels=math.prod(self.size))
+        if image.size != self.size:
+            raise InputError(f"the photo has another size by now, {image.size}; caption it again")
+        return image
 
     def view(self) -> dict[str, Any]:
-        """What pages show: `as_json`, crop, offset, and the shown maps as arrays by name."""
+        """Return what pages show: `as_json`, crop, offset, and the shown maps as arrays by name."""
         maps = {name: self.array(name) for name in self.shown_maps}
         return self.as_json() | {"crop": self.crop, "offset": self.offset, "maps": maps}
 
     def as_json(self) -> dict[str, Any]:
-        """The caption as plain JSON values, without maps; numbers have `DIGITS`."""
+        """Return the caption as plain JSON values, without maps; numbers have `DIGITS`."""
 
         def entry(word: str | None, probability: float) -> dict[str, Any]:
             return {"word": word, "probability": rounded(probability)}
@@ -216,14 +225,14 @@ class Caption:
         words = [*map(entry, self.words, self.probabilities)]
         for word, chance in zip(words, self.named, strict=False):  # empty if unknown
             word["named"] = None if chance is None else rounded(chance)
-        for word, others in zip(words, self.runners_up, strict=False):  # empty unless requested
-            word["runners_up"] = [entry(*other) for other in others]
-        sure = {} if self.confidence is None else {"confidence": rounded(self.confidence)}
-        return {"caption": self.text, **sure, "score": rounded(self.score), "words": words}
+        for word, runners_up in zip(words, self.runners_up, strict=False):  # empty unless requested
+            word["runners_up"] = [entry(*runner_up) for runner_up in runners_up]
+        confidence = {} if self.confidence is None else {"confidence": rounded(self.confidence)}
+        return {"caption": self.text, **confidence, "score": rounded(self.score), "words": words}
 
 
 def rounded(number: float) -> float:
-    """A number of `DIGITS` significant digits, so that no chance above 0 becomes 0."""
+    """Round to `DIGITS` significant digits, so that no chance above 0 becomes 0."""
     return float(f"{number:.{DIGITS}g}")
 
 
@@ -235,8 +244,8 @@ class Captions(list[Caption]):
         from captioning.viewing.viewer import THUMBNAIL
 
         page = ""
-        for caption in self[:MOST_SHOWN]:
+        for caption in self[:PHOTOS_SHOWN]:
             with suppress(InputError):  # its photo is unknown or has changed
                 page += f'<img src="{jpeg(caption._upright(), THUMBNAIL)}" alt="">'
             page += f"<p>{escape(caption.text)}</p>"
-        return page + f"<p>{len(self) - MOST_SHOWN:,} more</p>" * (len(self) > MOST_SHOWN)
+        return page + f"<p>{len(self) - PHOTOS_SHOWN:,} more</p>" * (len(self) > MOST_SHOWN)

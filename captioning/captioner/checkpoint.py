@@ -22,14 +22,14 @@ from captioning.files import opened, read_json
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT, FOLDER, path_of
 
-KEY = "captioner"
-"""Where a checkpoint, or the metadata of an exported file, keeps the captioner's config."""
+CONFIG_KEY = "captioner"
+"""The key of the captioner's config in a checkpoint, or in the metadata of an exported file."""
 
-MODEL, CONFIG = "model.safetensors", "config.json"
+MODEL_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 """The files of an exported folder: tensors, and the captioner's config as JSON."""
 
-PREFIX = "model."
-"""Of the names of the model's tensors in a checkpoint of Lightning."""
+MODEL_PREFIX = "model."
+"""The prefix of the names of the model's tensors in a checkpoint of Lightning."""
 
 BUILT_WITHOUT_VALUES = ("captioning", "torch", "torchvision")
 """Packages whose modules keep all their tensors in the state dict."""
@@ -42,7 +42,7 @@ def load(
     max_megapixels: float = MEGAPIXELS,
     kernels: bool | None = None,
 ) -> Captioner:
-    """A captioner, ready to caption.
+    """Load a captioner.
 
     Args:
         checkpoint: the name of a model that comes with the package (`captioning models`), a file of
@@ -59,7 +59,7 @@ def load(
     """
     path = path_of(checkpoint)
     config, tensors = read(path)
-    size = (path / MODEL if path.is_dir() else path).stat().st_size
+    size = (path / MODEL_FILE if path.is_dir() else path).stat().st_size
     with _one_line(path):
         captioner = _restored(config, tensors, size, kernels)
     captioner.bfloat16 = bfloat16
@@ -80,7 +80,7 @@ def load(
 
 @contextmanager
 def _one_line(path: Path) -> Iterator[None]:
-    """Raise what is wrong with a model's file as an InputError that names it."""
+    """Turn any error into an InputError of one line that names the model's file."""
     try:
         yield
     except UnknownClassError as error:
@@ -94,7 +94,7 @@ def _one_line(path: Path) -> Iterator[None]:
 
 
 class Uninitialised(TorchFunctionMode):
-    """Skips `torch.nn.init`, whose draws on the device meta import PyTorch's compiler."""
+    """Skips `torch.nn.init`, which would import PyTorch's compiler on the device meta."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -105,11 +105,11 @@ class Uninitialised(TorchFunctionMode):
 
 
 def _restored(config: Any, tensors: Any, size: int, kernels: bool | None) -> Captioner:
-    """The captioner of a config, with the tensors of a file of `size` bytes as its parameters.
+    """Build the captioner of a config, with the tensors of a file of `size` bytes.
 
-    Built on the device meta, so that sizes are compared before they take memory; with values if a
-    module reads them while it is built, or if modules of other packages may read or keep tensors
-    that are not in the state dict.
+    It is built on the device meta, so that shapes are compared before they take memory. It is built
+    with values if a module reads them in its constructor, or if modules of other packages may keep
+    tensors that are not in the state dict.
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -120,63 +120,72 @@ def _restored(config: Any, tensors: Any, size: int, kernels: bool | None) -> Cap
         except Exception:  # also what is wrong with the config, which is raised again
             captioner = Captioner.from_config(config, kernels)
         state = fitted_tensors(captioner.model.state_dict(keep_vars=True), tensors, size)
-        kinds = {type(module).__module__.partition(".")[0] for module in captioner.model.modules()}
-        if has_others := not kinds.issubset(BUILT_WITHOUT_VALUES):
+        modules = captioner.model.modules()
+        packages = {type(module).__module__.partition(".")[0] for module in modules}
+        is_built_without = packages.issubset(BUILT_WITHOUT_VALUES)
+        if not is_built_without:
             captioner = Captioner.from_config(config, kernels)
-        captioner.model.load_state_dict(state, assign=not has_others)
+        captioner.model.load_state_dict(state, assign=is_built_without)
     return captioner.freeze()
 
 
 def fitted_tensors(
-    wanted: dict[str, Tensor], found: dict[str, Any], size: int | float = inf
+    parameters: dict[str, Tensor], tensors: dict[str, Any], file_size: int | float = inf
 ) -> dict[str, Tensor]:
-    """Tensors from a file in the dtypes and memory formats of those that they replace.
+    """Copy the tensors of a file, in the dtypes and memory formats of a model's parameters.
 
     A parameter that has two names remains one.
 
+    Args:
+        parameters: the model's state dict.
+        tensors: the file's state dict.
+        file_size: of the file, in bytes.
+
     Raises:
         InputError: names, shapes or kinds of numbers differ, numbers are not finite, or they are
-            more than the file of `size` bytes can hold.
+            more than the file can hold.
     """
-    if differing := wanted.keys() ^ found.keys():
+    if differing := parameters.keys() ^ tensors.keys():
         name = min(differing)
-        problem = f"lacks {name}" if name in wanted else f"unexpected tensor {shown(name)}"
+        problem = f"lacks {name}" if name in parameters else f"unexpected tensor {shown(name)}"
         raise InputError(f"{problem}; this file belongs to another model")
-    made: dict[int, Tensor] = {}
-    for name, like in wanted.items():
-        value = found[name]
+    copies: dict[int, Tensor] = {}  # by the id of the parameter
+    remaining_size = file_size
+    for name, parameter in parameters.items():
+        tensor, dtype, shape = tensors[name], parameter.dtype, parameter.shape
         if (
-            not isinstance(value, Tensor)
-            or value.is_floating_point() != like.is_floating_point()
-            or (value.dtype != like.dtype and not like.is_floating_point())
-            or value.nbytes > value.untyped_storage().nbytes()  # it repeats its numbers
+            not isinstance(tensor, Tensor)
+            or tensor.is_floating_point() != parameter.is_floating_point()
+            or (tensor.dtype != dtype and not parameter.is_floating_point())
+            or tensor.nbytes > tensor.untyped_storage().nbytes()  # it repeats its numbers
         ):
-            raise InputError(f"{name} is not a plain tensor of {like.dtype}")
-        if value.shape != like.shape:
+            raise InputError(f"{name} is not a plain tensor of {dtype}")
+        if tensor.shape != shape:
             raise InputError(
-                f"{name} has the shape {list(value.shape)}, not {list(like.shape)}; this file "
+                f"{name} has the shape {list(tensor.shape)}, not {list(shape)}; this file "
                 "belongs to another model"
             )
-        size -= 0 if id(like) in made else value.nbytes
-        if size < 0:
+        if id(parameter) not in copies:
+            remaining_size -= tensor.nbytes
+        if remaining_size < 0:
             raise InputError(f"{name} shares its numbers with another tensor")
-        copied = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype).copy_(value)
+        copy = torch.empty_strided(shape, parameter.stride(), dtype=dtype).copy_(tensor)
         # A sum takes a tenth of the time, but may overflow.
-        if not (copied.sum().isfinite() or copied.isfinite().all()):
+        if not (copy.sum().isfinite() or copy.isfinite().all()):
             raise InputError(f"{name} holds numbers that are not finite; give another checkpoint")
-        if isinstance(like, nn.Parameter):
-            copied = nn.Parameter(copied, like.requires_grad)
-        made.setdefault(id(like), copied)
-    return {name: made[id(like)] for name, like in wanted.items()}
+        if isinstance(parameter, nn.Parameter):
+            copy = nn.Parameter(copy, parameter.requires_grad)
+        copies.setdefault(id(parameter), copy)
+    return {name: copies[id(parameter)] for name, parameter in parameters.items()}
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The captioner's config in a file or an exported folder, and its model's tensors.
+    """Read the captioner's config and the model's tensors from a file or an exported folder.
 
     Raises:
         InputError: the file is missing or damaged, or not such a file.
     """
-    file = path / MODEL if path.is_dir() else path
+    file = path / MODEL_FILE if path.is_dir() else path
     if not file.exists():
         raise InputError(
             f"{path}: no such model; give a file that `captioning train` wrote, or a name that "
@@ -197,20 +206,22 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             # Memory-mapped: the optimizer's state, twice as large as the model, is not read.
             saved = torch.load(file, "cpu", weights_only=True, mmap=True) if is_whole else {}
             tensors = {
-                name.removeprefix(PREFIX): value
+                name.removeprefix(MODEL_PREFIX): value
                 for name, value in saved["state_dict"].items()
-                if isinstance(name, str) and name.startswith(PREFIX)
+                if isinstance(name, str) and name.startswith(MODEL_PREFIX)
             }
-            config = saved[KEY]
-            [pickled] = (e.file_size for e in entries if e.filename.endswith("/data.pkl"))
-            check_parts(config, most=pickled)
+            config = saved[CONFIG_KEY]
+            [pickle_size] = (
+                entry.file_size for entry in entries if entry.filename.endswith("/data.pkl")
+            )
+            check_parts(config, pickle_size)
         else:
             with safe_open(file, framework="pt") as saved:
-                config = json.loads((saved.metadata() or {}).get(KEY, "null"))
+                config = json.loads((saved.metadata() or {}).get(CONFIG_KEY, "null"))
                 tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118
-            beside = file.with_name(CONFIG)
-            if config is None and beside.exists():  # of a folder
-                config = read_json(beside)
+            config_file = file.with_name(CONFIG_FILE)
+            if config is None and config_file.exists():  # of a folder
+                config = read_json(config_file)
     except Exception:  # the libraries raise a dozen kinds for files that they did not write
         config = None
     if not isinstance(config, dict):
@@ -218,17 +229,18 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return config, tensors
 
 
-def check_parts(value: Any, most: int) -> None:
-    """Raise ValueError if a value has more parts, counted wherever they occur.
+def check_parts(value: Any, max_parts: int) -> None:
+    """Raise ValueError if a value has too many parts, counted wherever they occur.
 
     A pickle of 300 bytes may hold a list of lists, each twice in the next, with a billion parts.
     """
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if (most := most - 1) < 0:
+    parts, count = [value], 0
+    while parts:
+        part = parts.pop()
+        count += 1
+        if count > max_parts:
             raise ValueError("more parts than bytes")
         if isinstance(part, dict):
-            waiting += part.values()
+            parts += part.values()
         elif isinstance(part, list | tuple | set):
-            waiting += part
+            parts += part

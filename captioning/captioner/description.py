@@ -135,8 +135,8 @@ def calibrated_chances(
     if calibration is not None and logits is not None:
         kinds = calibration.kind(batch.annotations)
         if has_confidence:
-            places = captioner.vocabulary.frequency_ranks
-            features = confidence_features(captions, logits, kinds, places)
+            ranks = captioner.vocabulary.frequency_ranks
+            features = confidence_features(captions, logits, kinds, ranks)
             confidences = calibration.confidence(features).cpu()
         logits = logits / calibration.temperature
         log_probs = token_log_probs(logits, captions.tokens)

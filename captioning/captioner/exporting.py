@@ -11,7 +11,7 @@ from safetensors.torch import save
 
 from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
-from captioning.captioner.checkpoint import CONFIG, KEY, MODEL, load, read
+from captioning.captioner.checkpoint import CONFIG_FILE, CONFIG_KEY, MODEL_FILE, load, read
 from captioning.errors import InputError
 from captioning.files import (
     made_folder,
@@ -28,8 +28,8 @@ SUFFIX = ".safetensors"
 CARD = "README.md"
 """The model card of an exported folder."""
 
-EVALUATED = ("report", "calibration", "grounding")
-"""What `captioning evaluate` writes that the card shows; the last two only of some models."""
+EVALUATION_FILES = ("report", "calibration", "grounding")
+"""Files of `captioning evaluate` that the card shows; the last two only of some models."""
 
 
 def export(
@@ -85,22 +85,22 @@ def export(
         config = config | {"calibration": asdict(calibration)}
     if search is not None:
         config = config | {"search": search.config}
-    kept = {}
-    for name, each in tensors.items():
-        halved = each.half() if half and each.is_floating_point() else each
-        within = halved if halved.isfinite().all() else each  # the range of half precision
-        kept[name] = within.clone(memory_format=torch.contiguous_format)
-    metadata = {KEY: json.dumps(config)}
-    for file in (path / MODEL, path / CONFIG, path / CARD) if is_folder else (path,):
+    saved_tensors = {}
+    for name, tensor in tensors.items():
+        if half and tensor.is_floating_point() and tensor.half().isfinite().all():
+            tensor = tensor.half()
+        saved_tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
+    metadata = {CONFIG_KEY: json.dumps(config)}
+    for file in (path / MODEL_FILE, path / CONFIG_FILE, path / CARD) if is_folder else (path,):
         remove_unfinished(file)
     if is_folder:
         card = model_card(captioner, evaluation, license)
-        path, metadata = made_folder(path) / MODEL, {"format": "pt"}
+        path, metadata = made_folder(path) / MODEL_FILE, {"format": "pt"}
         _write_card(card, path.parent)
-        write_json(path.with_name(CONFIG), config)
+        write_json(path.with_name(CONFIG_FILE), config)
     with written_whole(path) as temporary:
-        # Its own writer would not say that the disk is full.
-        temporary.write_bytes(save(kept, metadata=metadata))
+        # The writer of safetensors would not say that the disk is full.
+        temporary.write_bytes(save(saved_tensors, metadata=metadata))
 
 
 def _write_card(card: str, folder: Path) -> None:
@@ -114,7 +114,7 @@ def model_card(
     license: str | None = None,
     onnx: bool = False,
 ) -> str:
-    """The card as Markdown, behind the YAML that the Hugging Face Hub reads; see `export`."""
+    """Return the card as Markdown, after the YAML that the Hugging Face Hub reads; see `export`."""
     import yaml  # only here: loading a model needs neither
     from jinja2 import StrictUndefined, Template, TemplateError
 
@@ -126,21 +126,23 @@ def model_card(
     if license is not None:
         is_id = re.fullmatch(r"[a-z0-9.-]+", license)  # as in the Hub's list
         metadata |= {"license": license} if is_id else {"license": "other", "license_name": license}
-    measured: dict[str, Any] = dict.fromkeys(EVALUATED)
-    for name in EVALUATED:
+    results: dict[str, Any] = dict.fromkeys(EVALUATION_FILES)
+    for name in EVALUATION_FILES:
         file = Path(evaluation or "", f"{name}.json")
         if evaluation is not None and (name == "report" or file.exists()):
-            measured[name] = read_json(file)
+            results[name] = read_json(file)
     text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
-    kinds: Any = {"trim_blocks": True, "keep_trailing_newline": True, "undefined": StrictUndefined}
+    template = Template(
+        text, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
     try:
-        return Template(text, **kinds).render(
-            measured,
+        return template.render(
+            results,
             metadata=yaml.safe_dump(metadata, allow_unicode=True),
             encoder=captioner.model.encoder.config,
             decoder=captioner.model.decoder.config,
             search=captioner.search.config,
-            parameters=sum(each.numel() for each in captioner.model.parameters()),
+            parameters=sum(parameter.numel() for parameter in captioner.model.parameters()),
             words=len(captioner.vocabulary),
             view=captioner.preprocessing,
             license=license,

@@ -1,4 +1,4 @@
-"""ONNX: a captioner as three graphs that run without PyTorch, and what else a search needs.
+"""ONNX: a captioner as three graphs that run without PyTorch, and a file with its settings.
 
 Shapes: B images, N captions per image, S pixels, L regions, D annotation width, V vocabulary.
 """
@@ -78,25 +78,25 @@ def write_onnx(
     _write(folder / "encoder.onnx", model.encoder, {"images": images}, ["annotations"], axes)
     _write(folder / "remember.onnx", _Remember(model), {"annotations": annotations}, results, axes)
     step = _Step(model, memory, list(first), (rows, columns))
-    given = {"tokens": tokens, **states, **memories}
-    found = [*scores, *(f"next.{name}" for name in first)]
-    _write(folder / "step.onnx", step, given, found, axes)
+    inputs = {"tokens": tokens, **states, **memories}
+    outputs = [*scores, *(f"next.{name}" for name in first)]
+    _write(folder / "step.onnx", step, inputs, outputs, axes)
     search, vocabulary = captioner.search.config, captioner.vocabulary
     calibration = calibration or captioner.calibration
-    about = {
+    settings = {
         "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
         "grid": [rows, columns],
         "offset": model.encoder.cell_offset(size),
         "search": search | {"class": bare_name(search["class"])},
         "tokenizer": vocabulary.tokenizer,
         "joints": vocabulary.joints,
-        "words": [*SPECIAL, *(vocabulary.spellings.get(each, each) for each in vocabulary.words)],
+        "words": [*SPECIAL, *(vocabulary.spellings.get(word, word) for word in vocabulary.words)],
         "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
         "calibration": calibration and asdict(calibration),
         "calibrated": calibration is not None and calibration.search == search,
     }
-    write_json(folder / "captioner.json", about)
+    write_json(folder / "captioner.json", settings)
 
 
 class _Remember(nn.Module):
@@ -132,34 +132,38 @@ class _Step(nn.Module):
         memories = iter(parts[len(self.names) :])
         memory = _mapped(self.memory, "memory", lambda name, part: next(memories))
         step = self.decoder.step(tokens, state, memory)
-        found = [generable_log_probs(step.logits), step.weights]
+        scores = [generable_log_probs(step.logits), step.weights]
         if has_evidence(self.decoder):
-            of_tokens = evidence(self.decoder, next(memories), tokens[..., None])
-            found.append(evidence_shares(of_tokens, self.grid).squeeze(2))
-        return (*found, *(step.state[name] for name in self.names))
+            token_evidence = evidence(self.decoder, next(memories), tokens[..., None])
+            scores.append(evidence_shares(token_evidence, self.grid).squeeze(2))
+        return (*scores, *(step.state[name] for name in self.names))
 
 
 def _tensors(model: Model, memory: Memory) -> dict[str, Tensor]:
-    """The tensors of a memory by name, such as ``memory.keys``, or ``memory.keys.0`` of several.
+    """Return the tensors of a memory by name, such as ``memory.keys`` or ``memory.keys.0``.
 
-    With what evidence is computed from, if the decoder has any.
+    They include what the evidence map is computed from, if the decoder has one.
     """
-    found: dict[str, Tensor] = {}
-    _mapped(memory, "memory", found.setdefault)
+    tensors: dict[str, Tensor] = {}
+    _mapped(memory, "memory", tensors.setdefault)
     if has_evidence(model.decoder):
-        found["memory.regions"] = model.decoder.output_context(memory.annotations)
-    return found
+        tensors["memory.regions"] = model.decoder.output_context(memory.annotations)
+    return tensors
 
 
 def _mapped(part: Any, name: str, change: Callable[[str, Tensor], Tensor]) -> Any:
-    """A memory, or a part of one, with each of its tensors changed."""
+    """Return a memory, or a part of one, with each of its tensors changed."""
     if isinstance(part, Tensor):
         return change(name, part)
     if isinstance(part, tuple):
-        return tuple(_mapped(each, f"{name}.{place}", change) for place, each in enumerate(part))
+        return tuple(
+            _mapped(member, f"{name}.{index}", change) for index, member in enumerate(part)
+        )
     if isinstance(part, Memory):
-        kept = {field.name: getattr(part, field.name) for field in fields(part)}
-        changes = {key: _mapped(value, f"{name}.{key}", change) for key, value in kept.items()}
+        changes = {}
+        for field in fields(part):
+            value = getattr(part, field.name)
+            changes[field.name] = _mapped(value, f"{name}.{field.name}", change)
         return replace(part, **changes)
     return part
 

@@ -14,7 +14,7 @@ from scipy.special import logit
 from torch.nn.functional import interpolate
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import FEATURES, LEAST, Calibration
+from captioning.captioner.calibration import FEATURES, LEAST_CHANCE, Calibration
 from captioning.evaluation.assessment import TEMPERATURES, Assessment
 
 BIAS_PENALTY = 0.5 / 1.0**2
@@ -158,7 +158,7 @@ def _fit_naming(
     if kind_weight:
         intercept += kind_weight * kind_change
     chances = np.concatenate(assessment.word_chances)[:, temperature]
-    log_odds = logit(chances.clip(LEAST, 1 - LEAST))
+    log_odds = logit(chances.clip(LEAST_CHANCE, 1 - LEAST_CHANCE))
     weights, intercept = _logistic_regression(
         np.column_stack([log_odds, np.repeat(photo_kinds, counts)]),
         np.concatenate(assessment.is_word_named),

@@ -14,7 +14,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
 from captioning.captioner import load
-from captioning.captioner.checkpoint import KEY, fitted_tensors
+from captioning.captioner.checkpoint import CONFIG_KEY, fitted_tensors
 from captioning.errors import InputError, shown
 from captioning.files import flat, written_whole
 from captioning.models.encoder import measured_offset
@@ -86,7 +86,7 @@ def keep_offset(path: Path) -> None:
     encoder, side = captioner.model.encoder, captioner.preprocessing.size
     if side not in encoder.offsets:
         content = torch.load(path, map_location="cpu", weights_only=True)
-        content[KEY]["offset"] = list(measured_offset(encoder, side))
+        content[CONFIG_KEY]["offset"] = list(measured_offset(encoder, side))
         WholeCheckpoints(path.parent).save_checkpoint(content, path)
 
 

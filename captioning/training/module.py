@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from captioning import progress_bar
 from captioning.captioner import Captioner, load
-from captioning.captioner.checkpoint import KEY
+from captioning.captioner.checkpoint import CONFIG_KEY
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
@@ -248,4 +248,4 @@ class CaptioningModule(pl.LightningModule):
         config = self.captioner.config
         if self.model.encoder.constant is not self.model.encoder:  # its training moves the offset
             config.pop("offset", None)
-        checkpoint[KEY] = config
+        checkpoint[CONFIG_KEY] = config

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from captioning.captioner import Captioner
-from captioning.captioner.checkpoint import KEY
+from captioning.captioner.checkpoint import CONFIG_KEY
 from captioning.commands import COMMANDS as COMMAND_TABLE
 from captioning.commands.train import train_model
 from captioning.models import CNNEncoder
@@ -91,4 +91,4 @@ def test_every_room_is_on_a_page_of_the_api() -> None:
 
 def test_what_a_checkpoint_holds_of_a_captioner_is_documented(captioner: Captioner) -> None:
     page = (DOCS / "reference" / "file-formats.md").read_text()
-    assert {key for key in (KEY, *captioner.config) if f"`{key}`" not in page} == set()
+    assert {key for key in (CONFIG_KEY, *captioner.config) if f"`{key}`" not in page} == set()

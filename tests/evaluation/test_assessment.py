@@ -9,8 +9,13 @@ import torch
 from safetensors.torch import save_file
 
 from captioning.captioner import export, load
-from captioning.captioner.calibration import FEATURES, LISTED, Calibration, confidence_features
-from captioning.captioner.checkpoint import KEY, read
+from captioning.captioner.calibration import (
+    FEATURES,
+    FEATURES_OF_LISTS,
+    Calibration,
+    confidence_features,
+)
+from captioning.captioner.checkpoint import CONFIG_KEY, read
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -71,7 +76,7 @@ def test_a_listed_calibration_keeps_the_weights_of_its_features(
     config, tensors = read(path)
     config["calibration"] = {**asdict(HAND), "means": means, "weights": weights, "search": search}
     model = tmp_path / "listed.safetensors"
-    save_file(tensors, model, {KEY: json.dumps(config)})
+    save_file(tensors, model, {CONFIG_KEY: json.dumps(config)})
     calibration = load(model).calibration
     assert calibration is not None
     features = torch.linspace(-1, 1, len(FEATURES))
