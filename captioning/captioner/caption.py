@@ -248,4 +248,4 @@ class Captions(list[Caption]):
             with suppress(InputError):  # its photo is unknown or has changed
                 page += f'<img src="{jpeg(caption._upright(), THUMBNAIL)}" alt="">'
             page += f"<p>{escape(caption.text)}</p>"
-        return page + f"<p>{len(self) - PHOTOS_SHOWN:,} more</p>" * (len(self) > MOST_SHOWN)
+        return page + f"<p>{len(self) - PHOTOS_SHOWN:,} more</p>" * (len(self) > PHOTOS_SHOWN)

@@ -1,4 +1,4 @@
-"""Captions any number of photos into shards of JSON lines; photos that have a line are skipped."""
+"""Bulk captioning into shards of JSON lines; photos that have a line are skipped."""
 
 import hashlib
 import json
@@ -19,17 +19,17 @@ from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
 from captioning.threads import batched
 
-NAME = re.compile(r"captions-(\d{5,})\.jsonl")
+SHARD_NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 MANIFEST = "manifest.json"
 
 Photos = Callable[[], Iterable[Path]]
-"""Gives the photos in a fixed order, as often as it is called, and never all in memory."""
+"""A function that yields the photos in a fixed order, as often as it is called."""
 
 
 def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = None) -> str:
-    """A photo with its caption or its error, as one line of JSON.
+    """Format a photo with its caption, or its error, as one line of JSON.
 
-    `text` is the caption as it is written, unless it is the words.
+    `text` replaces the words of the caption.
     """
     if isinstance(caption, PhotoError):
         return printable_json({"image": str(photo), "error": str(caption)})
@@ -40,7 +40,7 @@ def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = Non
 def captioned_lines(
     captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
 ) -> Iterator[str]:
-    """The `json_line` of each photo, in order."""
+    """Yield the `json_line` of each photo, in order."""
     return map(json_line, photos, captioner.stream(photos, search, batch_size=batch_size))
 
 
@@ -48,8 +48,8 @@ def captioned_lines(
 class Shards:
     """The files captions-00000.jsonl, captions-00001.jsonl, ... in a folder, each written whole.
 
-    A file has `size` lines; the last may have fewer. `settings` are plain values, by name, that
-    the captions depend on, for the manifest.
+    A file has `size` lines; the last may have fewer. `settings` are the plain values of the
+    manifest, by name, which the captions depend on.
     """
 
     folder: Path
@@ -60,8 +60,8 @@ class Shards:
         return self.folder / f"captions-{number:05d}.jsonl"
 
     def numbers(self) -> list[int]:
-        """The numbers of the existing shards."""
-        matches = (NAME.fullmatch(file.name) for file in self.folder.iterdir())
+        """Return the numbers of the existing shards, in order."""
+        matches = (SHARD_NAME.fullmatch(file.name) for file in self.folder.iterdir())
         return sorted(int(match[1]) for match in matches if match)
 
     def write(self, number: int, lines: Sequence[str]) -> None:
@@ -69,14 +69,14 @@ class Shards:
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def lines(self, number: int) -> Iterator[tuple[str, bool]]:
-        """The photo of each line of a finished shard, and whether it has a caption.
+        """Yield the photo of each line of a finished shard, and whether it has a caption.
 
         Raises:
             InputError: a line is not of a photo.
         """
         path = self.path(number)
         with path.open("rb") as lines:
-            for place, line in enumerate(lines, start=1):
+            for line_number, line in enumerate(lines, start=1):
                 try:
                     entry = json.loads(line)
                     photo, has_caption = entry["image"], "error" not in entry
@@ -84,22 +84,24 @@ class Shards:
                     photo = None
                 if not isinstance(photo, str):
                     raise InputError(
-                        f"{path}: line {place} is not of a photo; remove the file to write it again"
+                        f"{path}: line {line_number} is not of a photo; remove the file to write "
+                        "it again"
                     )
                 yield photo, has_caption
 
     def check_manifest(self) -> None:
         """Raise InputError if the folder was begun with other settings, or has no manifest."""
         path = self.folder / MANIFEST
-        begun = read_json(path) if path.exists() else None
-        if begun is None and not self.numbers():
+        manifest = read_json(path) if path.exists() else None
+        if manifest is None and not self.numbers():
             return
-        if not isinstance(begun, dict):
+        if not isinstance(manifest, dict):
             raise InputError(f"{path}: missing or damaged; give another folder to --out")
-        then = dict(flat(begun))
-        for name, now in flat(self.settings):
-            if then.get(name) != now:
-                change = "" if name == "model" else f", {then.get(name)} and not {now}"
+        earlier_settings = dict(flat(manifest))
+        for name, value in flat(self.settings):
+            earlier_value = earlier_settings.get(name)
+            if earlier_value != value:
+                change = "" if name == "model" else f", {earlier_value} and not {value}"
                 raise InputError(
                     f"{self.folder}: begun with another {name}{change}; resume with the same "
                     "settings, or give another folder to --out"
@@ -124,14 +126,14 @@ def caption_into_shards(
     Args:
         captioner: the model.
         search: how words are chosen.
-        photos: the photos.
-        shards: where the captions go; this process writes them.
+        photos: the photos, which are never all in memory.
+        shards: the files of captions, which only this process writes.
         batch_size: photos per batch.
-        ray: a Ray cluster that captions: ``auto``, ``HOST:PORT``, or ``local`` for this machine.
-        device: of the cluster, cuda or cpu; its GPUs by default if it has some.
+        ray: a Ray cluster to caption on: ``auto``, ``HOST:PORT``, or ``local`` for this machine.
+        device: the device of the cluster, cuda or cpu; its GPUs by default if it has some.
 
     Returns:
-        The number of photos that cannot be read, those of earlier calls too.
+        The number of photos that cannot be read, also in earlier calls.
 
     Raises:
         InputError: the folder holds captions with other settings or is in use, a shard is damaged,
@@ -139,53 +141,57 @@ def caption_into_shards(
     """
     with only_writer(shards.folder):
         shards.check_manifest()
-        taken = set(shards.numbers())
-        done = Counter[int]()  # of hashes, which take less memory than paths
-        unreadable = missing = 0
-        for number in sorted(taken):
-            for name, has_caption in shards.lines(number):
-                done[hash(name)] += 1
+        numbers = set(shards.numbers())
+        lines = Counter[int]()  # of photos, by hashes, which take less memory than paths
+        unreadable = 0
+        for number in sorted(numbers):
+            for photo, has_caption in shards.lines(number):
+                lines[hash(photo)] += 1
                 unreadable += not has_caption
-        gone = done.copy()
+        lines_of_missing_photos = lines.copy()
+        without_line = 0
         with ProgressBar("looking for photos", "photos") as progress:
-            for _ in _without_line(photos(), gone):
-                missing += 1
+            for _ in _photos_without_line(photos(), lines_of_missing_photos):
+                without_line += 1
                 progress.update()
-        total = missing + done.total() - gone.total()
+        missing = lines_of_missing_photos.total()
+        total = without_line + lines.total() - missing
         if not total:
             raise InputError("no photos at all; give photos, folders or a --list that names some")
-        if gone.total():
-            say(f"captioning: {shards.folder}: lines of photos that have gone: {gone.total():,}")
+        if missing:
+            say(f"captioning: {shards.folder}: lines of photos that have gone: {missing:,}")
         for file in shards.folder.glob(".captions-*.jsonl"):  # of killed processes
             file.unlink(missing_ok=True)
         shards.write_manifest()
-        parts = batched(_without_line(photos(), done), shards.size)
-        free = (number for number in count() if number not in taken)
-        numbered = zip(free, parts, strict=False)
-        found: Iterable[tuple[int, Iterable[str]]] = (
-            (number, captioned_lines(captioner, search, part, batch_size))
-            for number, part in numbered
-        )
-        if ray is not None and missing:
+        free_numbers = (number for number in count() if number not in numbers)
+        shard_photos = batched(_photos_without_line(photos(), lines), shards.size)
+        parts = zip(free_numbers, shard_photos, strict=False)
+        shard_lines: Iterable[tuple[int, Iterable[str]]]
+        if ray is not None and without_line:
             from captioning.inference.ray_cluster import lines_by_ray
 
-            found = lines_by_ray(ray, device, captioner, search, numbered, batch_size)
-        with ProgressBar("captioning", "photos", total=missing) as progress:
-            for number, of_shard in found:
-                lines = []
-                for line in of_shard:
+            shard_lines = lines_by_ray(ray, device, captioner, search, parts, batch_size)
+        else:
+            shard_lines = (
+                (number, captioned_lines(captioner, search, part, batch_size))
+                for number, part in parts
+            )
+        with ProgressBar("captioning", "photos", total=without_line) as progress:
+            for number, new_lines in shard_lines:
+                finished_lines = []
+                for line in new_lines:
                     if error := json.loads(line).get("error"):
                         say(f"captioning: {error}")
                         unreadable += 1
-                    lines.append(line)
+                    finished_lines.append(line)
                     progress.update()
-                shards.write(number, lines)
+                shards.write(number, finished_lines)
         shards.write_manifest(photos=total, unreadable=unreadable)
         return unreadable
 
 
-def _without_line(photos: Iterable[Path], lines: Counter[int]) -> Iterator[Path]:
-    """The photos that have no line; takes the lines of the others from `lines`, one a photo."""
+def _photos_without_line(photos: Iterable[Path], lines: Counter[int]) -> Iterator[Path]:
+    """Yield the photos that have no line, and remove one line per other photo from `lines`."""
     for photo in photos:
         key = hash(str(photo))
         if lines[key]:
@@ -203,7 +209,7 @@ def manifest_settings(
     paths: Sequence[str | Path],
     listed: Path | None,
 ) -> dict[str, Any]:
-    """The settings that captions depend on, for the manifest."""
+    """Return the settings that captions depend on, for the manifest."""
     with checkpoint.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {

@@ -1,4 +1,4 @@
-"""Captions shards on the machines of a Ray cluster, of which any but the caller's may die."""
+"""Bulk captioning on a Ray cluster, whose machines may die, except for the caller's."""
 
 import json
 import logging
@@ -18,10 +18,10 @@ from captioning.errors import InputError
 from captioning.inference.bulk import captioned_lines
 from captioning.search.search import Search
 
-MOST_BLOCKS = 10_000
-"""Ray Data's units of work: one shard each, or several if there are more shards."""
+MAX_BLOCKS = 10_000
+"""The most units of work of Ray Data; with more shards, a unit has several."""
 
-ANSWERS_WITHIN = 10.0
+CONNECT_TIMEOUT = 10.0
 """Seconds to wait for the answer of a cluster."""
 
 
@@ -33,9 +33,9 @@ def lines_by_ray(
     parts: Iterable[tuple[int, Sequence[Path]]],
     batch_size: int,
 ) -> Iterator[tuple[int, list[str]]]:
-    """The lines of each shard as the cluster finishes it, in any order.
+    """Yield the lines of each shard as the cluster finishes it, in any order.
 
-    Only this process holds results: a shard on a machine that dies is captioned again on another.
+    Only this process keeps lines. The shard of a machine that dies is captioned again on another.
 
     Args:
         address: as for `caption_into_shards`, like `device`.
@@ -57,9 +57,8 @@ def lines_by_ray(
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         try:  # Ray prints the logs of machines that die, also where it ends
             machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            gpus, cores = (
-                sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU")
-            )
+            gpus = sum(int(machine.get("GPU", 0)) for machine in machines)
+            cores = sum(int(machine.get("CPU", 0)) for machine in machines)
             if device == "cuda" and not gpus:
                 raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
             on_gpu = gpus > 0 and device != "cpu"
@@ -68,7 +67,7 @@ def lines_by_ray(
                 {"number": number, "photos": json.dumps([str(photo) for photo in photos])}
                 for number, photos in parts
             ]
-            blocks = min(len(shards), MOST_BLOCKS)
+            blocks = min(len(shards), MAX_BLOCKS)
             # By default Ray Data starts dead workers again, and their work, without limit.
             rows = from_items(shards, override_num_blocks=blocks).map_batches(
                 Worker,
@@ -106,7 +105,7 @@ class Worker:
             torch.set_num_threads(1)
 
     def __call__(self, shard: dict[str, Any]) -> dict[str, list[Any]]:
-        """One row for another: the photos of a shard become its lines."""
+        """Caption the photos of a shard; a batch of Ray Data has one shard."""
         photos = [Path(photo) for photo in json.loads(shard["photos"][0])]
         lines: list[str] = []
         failure, blind = "", ""
@@ -127,7 +126,7 @@ class Worker:
 
 
 def check_seen(lines: Sequence[str], blind: str) -> None:
-    """Raise InputError if the machine `blind` sees no photo of these lines, but this one does."""
+    """Raise InputError if the machine `blind` lacks all photos of these lines, which are here."""
     photos = [Path(json.loads(line)["image"]) for line in lines] if blind else []
     if any(photo_size(photo) is not None for photo in photos):
         raise InputError(
@@ -136,7 +135,11 @@ def check_seen(lines: Sequence[str], blind: str) -> None:
 
 
 def _connected(address: str) -> Any:
-    """The module `ray`, connected to a cluster; InputError if the cluster cannot be reached."""
+    """Connect to a cluster and return the module `ray`.
+
+    Raises:
+        InputError: the cluster cannot be reached.
+    """
     import ray
 
     host, _, port = address.rpartition(":")
@@ -146,15 +149,15 @@ def _connected(address: str) -> Any:
     try:
         if address not in ("auto", "local"):
             # Ray itself waits for minutes.
-            socket.create_connection((host, int(port)), ANSWERS_WITHIN).close()
-        kept = os.dup(2)  # C++ code and its threads print; an error that matters is raised
+            socket.create_connection((host, int(port)), CONNECT_TIMEOUT).close()
+        stderr = os.dup(2)  # C++ code and its threads print; an error that matters is raised
         try:
             with Path(os.devnull).open("w") as nowhere:
                 os.dup2(nowhere.fileno(), 2)
             ray.init(address, log_to_driver=False, configure_logging=False)
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise InputError(

@@ -12,7 +12,7 @@ from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.serving.protection import MOST_PHOTOS
-from captioning.web.page import MOST_CAPTIONS
+from captioning.web.page import MAX_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
 MOST_MAPPED = 60  # words of all captions, for all maps that take several passes
@@ -49,9 +49,9 @@ class CaptionForm(BaseModel):
         description=f"The photo: {UPLOAD_KINDS}. Repeatable, for several "
         f"photos with these settings: {MOST_PHOTOS}, unless the server was started otherwise.",
     )
-    captions: int = Field(1, ge=1, le=MOST_CAPTIONS, description="How many, the best first.")
+    captions: int = Field(1, ge=1, le=MAX_CAPTIONS, description="How many, the best first.")
     beam: int | None = Field(
-        None, ge=1, le=MOST_CAPTIONS, description="Width of beam search, from captions up."
+        None, ge=1, le=MAX_CAPTIONS, description="Width of beam search, from captions up."
     )
     sample: bool = Field(False, description="Sample words instead of searching.")
     temperature: float | None = Field(

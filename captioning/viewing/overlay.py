@@ -1,4 +1,4 @@
-"""A map laid over the photo, one panel or one frame of an animation per word.
+"""Maps laid over the photo: a panel, or a frame of an animation, per word.
 
 As in figures 2 and 3 of the paper: Xu et al., "Show, Attend and Tell: Neural Image Caption
 Generation with Visual Attention", ICML 2015, https://arxiv.org/abs/1502.03044.
@@ -48,7 +48,7 @@ def draw(
     crop: Box,
     offset: Offset = (0.0, 0.0),
 ) -> Figure:
-    """The photo, then one panel per word with the word's map.
+    """Draw the photo, then one panel per word with the word's map.
 
     Each panel shows the photo in grey with the map as light on it, scaled to the map's own maximum:
     panels do not show how peaked a map is. Parts that the model did not see are dark. Above a panel
@@ -63,7 +63,7 @@ def draw(
         offset: of the maps.
     """
     panels = word_panels(photo, maps, crop, offset)
-    shown, families = drawable(words)
+    texts, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
     shape = photo.width / photo.height
@@ -96,13 +96,14 @@ def draw(
         if index == 0:
             continue
         style: dict[str, Any] = {"pad": 72 * BASELINE, "family": families, "parse_math": False}
-        chance, small = f"{probabilities[index - 1]:.2f}", PROBABILITY_POINTS
-        probability = axes.set_title(chance, loc="right", size=small, color="0.45", **style)
-        word = axes.set_title(shown[index - 1], loc="left", size=WORD_POINTS, **style)
-        room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
-        length = word.get_window_extent().width
-        if length > room:
-            word.set_fontsize(0.9 * WORD_POINTS * room / length)  # hinting adds a little
+        number, number_size = f"{probabilities[index - 1]:.2f}", PROBABILITY_POINTS
+        number_title = axes.set_title(number, loc="right", size=number_size, color="0.45", **style)
+        word_title = axes.set_title(texts[index - 1], loc="left", size=WORD_POINTS, **style)
+        number_width = number_title.get_window_extent().width
+        free_width = (width - BASELINE) * DOTS_PER_INCH - number_width
+        word_width = word_title.get_window_extent().width
+        if word_width > free_width:  # hinting adds a little
+            word_title.set_fontsize(0.9 * WORD_POINTS * free_width / word_width)
     return figure
 
 
@@ -113,15 +114,15 @@ def frames(
     crop: Box,
     offset: Offset = (0.0, 0.0),
 ) -> list[Image.Image]:
-    """For each word the photo with the word's map, above the caption up to this word.
+    """Draw for each word the photo with the word's map, above the caption up to this word.
 
-    A caption without words has one frame, the photo. Arguments are as of `draw`; `pieces` are the
-    words, each behind the space that belongs before it.
+    A caption without words has one frame, the photo. Arguments are those of `draw`; `pieces` are
+    the words, each with the space before it.
     """
-    plain, *panels = word_panels(photo, maps, crop, offset)
+    photo_panel, *panels = word_panels(photo, maps, crop, offset)
     words, families = drawable(pieces)
-    found = []
-    for count, panel in enumerate(panels or [plain], 1):
+    images = []
+    for count, panel in enumerate(panels or [photo_panel], 1):
         height, width = len(panel) + CAPTION_HEIGHT, panel.shape[1]
         figure = Figure((width / DOTS_PER_INCH, height / DOTS_PER_INCH), DOTS_PER_INCH)
         canvas = FigureCanvasAgg(figure)
@@ -141,8 +142,8 @@ def frames(
         line.set(fontsize=WORD_POINTS * scale, x=(1 - scale * length / width) / 2)
         line.set_text("".join(words[:count]))
         canvas.draw()
-        found.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
-    return found
+        images.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
+    return images
 
 
 def word_panels(
@@ -151,11 +152,11 @@ def word_panels(
     crop: Box,
     offset: Offset = (0.0, 0.0),
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """The photo, then for each word the photo in grey with the word's map in colours of inferno.
+    """Return the photo, then for each word the photo in grey with the word's map as light on it.
 
-    They have `LONG_SIDE` pixels on the longer side. Inferno starts at black and its lightness grows
-    evenly: a weight of zero adds nothing, and equal differences look equal on dark and bright
-    photos.
+    They have `LONG_SIDE` pixels on the longer side. The colours are those of inferno, which starts
+    at black and whose lightness grows evenly: a weight of zero adds nothing, and equal differences
+    look equal on dark and bright photos.
     """
     scale = LONG_SIDE / max(photo.size)
     width, height = (max(1, round(scale * side)) for side in photo.size)
@@ -163,18 +164,20 @@ def word_panels(
         photo = photo.convert("RGB")
     small = photo.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 
-    across, down = width / photo.width, height / photo.height
-    drawn = (crop[0] * across, crop[1] * down, crop[2] * across, crop[3] * down)
-    seen = upsampled(np.ones((1, 1), np.float32), drawn, small.size) > 0
-    found = [np.asarray(small)]
-    grey = found[0] @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
-    grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
+    x_scale, y_scale = width / photo.width, height / photo.height
+    left, top, crop_width, crop_height = crop
+    small_crop = (left * x_scale, top * y_scale, crop_width * x_scale, crop_height * y_scale)
+    is_in_crop = upsampled(np.ones((1, 1), np.float32), small_crop, small.size) > 0
+    photo_panel = np.asarray(small)
+    grey = photo_panel @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
+    grey *= np.where(is_in_crop, PHOTO_LIGHT, UNSEEN_LIGHT)
+    panels = [photo_panel]
     for weights in maps:
-        shown = upsampled(weights, drawn, small.size, offset)
-        shown /= max(shown.max(), np.finfo(np.float32).tiny)
-        lit = grey[..., None] + colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
-        found.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
-    return found
+        light = upsampled(weights, small_crop, small.size, offset)
+        light /= max(light.max(), np.finfo(np.float32).tiny)
+        panel = grey[..., None] + colormaps["inferno"](light)[..., :3] * MAP_LIGHT
+        panels.append((255 * panel.clip(0, 1)).round().astype(np.uint8))
+    return panels
 
 
 def upsampled(
@@ -183,7 +186,7 @@ def upsampled(
     size: tuple[int, int],
     offset: Offset = (0.0, 0.0),
 ) -> Float[np.ndarray, "height width"]:
-    """A map at the resolution of the photo; zero at pixels whose centre is outside the crop.
+    """Upsample a map to the pixels of the photo; zero where their centre is outside the crop.
 
     The grid covers the crop, and each weight belongs to the centre of its cell (`align_corners` is
     false, in PyTorch's terms), moved by the offset; beyond the outermost centres the edge cells are
@@ -191,59 +194,76 @@ def upsampled(
     slight blur stands in for the Gaussian filter of the paper (section 5.4).
 
     Args:
-        weights: of the regions, rows from top to bottom.
-        crop: what the grid covers.
+        weights: the weights of the regions, rows from top to bottom.
+        crop: the part of the photo that the grid covers.
         size: width and height of the photo.
-        offset: of the map.
+        offset: the offset of the map.
     """
-    left, top, across, down = crop
-    rows, columns = weights.shape
-    axes = (size[1], top, down, rows, offset[0]), (size[0], left, across, columns, offset[1])
-    splines = []
-    for pixels, start, extent, cells, moved in axes:
-        # In cells, whose centres are integers.
-        place = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5
-        seen = (place >= -0.5) & (place <= cells - 0.5)
-        place = (place - moved).clip(-0.5, cells - 0.5)
-        distance = abs(place[:, None] - np.arange(-2, cells + 2))  # two more cells at each edge
-        near = (4 - 6 * distance**2 + 3 * distance**3) / 6
-        far = (2 - distance).clip(0) ** 3 / 6
-        shares = np.where(distance < 1, near, far) * seen[:, None]
-        splines.append(shares.astype(np.float32))
+    (left, top, across, down), (rows, columns) = crop, weights.shape
+    row_spline = cubic_spline(size[1], top, down, rows, offset[0])
+    column_spline = cubic_spline(size[0], left, across, columns, offset[1])
     padded = np.pad(weights.astype(np.float32), 2, mode="edge")
-    return splines[0] @ padded @ splines[1].T
+    return row_spline @ padded @ column_spline.T
+
+
+def cubic_spline(
+    pixels: int, start: float, extent: float, cells: int, offset: float
+) -> Float[np.ndarray, "pixels cells_and_4"]:
+    """Return the cubic B-spline weights of the cells at each pixel along one axis.
+
+    Args:
+        pixels: the number of pixels.
+        start: where the cells start, in pixels.
+        extent: the length of all cells, in pixels.
+        cells: the number of cells; the result has two more at each edge.
+        offset: how many cells the values are moved by.
+    """
+    position = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5  # cell centres are integers
+    is_covered = (position >= -0.5) & (position <= cells - 0.5)
+    position = (position - offset).clip(-0.5, cells - 0.5)
+    distance = abs(position[:, None] - np.arange(-2, cells + 2))
+    inner = (4 - 6 * distance**2 + 3 * distance**3) / 6
+    outer = (2 - distance).clip(0) ** 3 / 6
+    spline = np.where(distance < 1, inner, outer) * is_covered[:, None]
+    return spline.astype(np.float32)
 
 
 def drawable(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The drawable form of words of any script, and the installed font families that draw it.
+    """Return words of any script in a drawable form, and the font families that draw them.
 
     Invisible characters (joiners, variation selectors, controls) are left out; characters without
     an installed font become white squares, so that Matplotlib does not warn of missing glyphs.
     """
-    shown = [
-        "".join(c for c in word if c.isprintable() and not "\ufe00" <= c <= "\ufe0f")
-        for word in words
-    ]
-    families, missing = _fonts(frozenset("".join(shown)))
+    texts = [_visible(word) for word in words]
+    families, missing = _fonts(frozenset("".join(texts)))
     table = {ord(character): UNDRAWABLE for character in missing}
-    return [word.translate(table) for word in shown], families
+    return [text.translate(table) for text in texts], families
+
+
+def _visible(word: str) -> str:
+    """Leave out joiners, controls and variation selectors."""
+    return "".join(
+        character
+        for character in word
+        if character.isprintable() and not "\ufe00" <= character <= "\ufe0f"
+    )
 
 
 @lru_cache(maxsize=256)
 def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """FONT and the other fonts that the characters need, and the characters without a font."""
-    regular = {
+    """Return FONT and the other fonts that characters need, and the characters without a font."""
+    regular_families = {
         entry.name
         for entry in fontManager.ttflist
         if entry.weight == 400 and entry.style == "normal" and "Last Resort" not in entry.name
     }
     families, missing = [], characters
-    for family in [FONT, *sorted(regular - {FONT})]:
+    for family in [FONT, *sorted(regular_families - {FONT})]:
         font = get_font(findfont(FontProperties(family=family)))
-        drawn = {character for character in missing if font.get_char_index(ord(character))}
-        if drawn or family == FONT:
+        covered = {character for character in missing if font.get_char_index(ord(character))}
+        if covered or family == FONT:
             families.append(family)
-        missing -= drawn
+        missing -= covered
         if not missing:
             break
     return tuple(families), missing

@@ -4,7 +4,7 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,11 +21,14 @@ SCRIPTS = (viewer.SCRIPT, "viewing/validation_page.js")
 THUMBNAIL = 240  # pixels of the longer side of a photo in the overview
 NO_WORDS = "(no words)"
 
-FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "pointing", "CHAIR-i")
+CURVES = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "pointing", "CHAIR-i")
 """The scores with a curve; the table has all scores."""
 
-LEAST = 0.004  # length of an axis of values, whose labels have at most three decimals
-COLOUR = "#d4622f"  # of curves; like the grey of their numbers, for pages in light and in dark
+LEAST_RANGE = 0.004
+"""The shortest axis of values, whose labels have at most three decimals."""
+
+COLOUR = "#d4622f"
+"""The colour of curves, which suits light and dark pages, as the grey of their numbers does."""
 
 
 class Point(NamedTuple):
@@ -71,7 +74,7 @@ def validation_html(
     images: Sequence[TrackedImage],
     best: tuple[str, float] | None = None,
 ) -> str:
-    """The page as one document.
+    """Return the page as one document.
 
     Args:
         title: the training's name.
@@ -86,7 +89,7 @@ def validation_html(
     end = max((point.epoch for points in (losses, *scores.values()) for point in points), default=1)
     curves = [
         (name, scores[name], curve(scores[name], best_epoch, end), notes.get(name))
-        for name in dict.fromkeys((*notes, *FIRST))
+        for name in dict.fromkeys((*notes, *CURVES))
         if name in scores
     ]
     curves.append(("Training loss", losses, curve(losses, end=end), None))
@@ -118,19 +121,20 @@ def validation_html(
 
 
 def curve(points: Sequence[Point], best: float | None = None, end: float | None = None) -> str:
-    """A line over epochs, with a ring at the best epoch, as the data URI of a picture.
+    """Draw a line over epochs, with a ring at the best epoch, as the data URI of a picture.
 
-    The axis of epochs goes from 0 to `end`, by default the last one. That of values ends at the
-    ticks around them.
+    The axis of epochs goes from 0 to `end`, by default the last one. The axis of values ends at the
+    next ticks.
     """
     figure = Figure(figsize=(2.6, 1.5), dpi=200)
     axes = figure.add_axes((0.18, 0.24, 0.78, 0.7))  # in the same place for all scores
     epochs, values = np.array(points, dtype=float).reshape(-1, 2).T
-    is_best, real = epochs == best, values[np.isfinite(values)]
-    for marker, shown in ((".-", slice(None)), ("o", is_best)):
-        axes.plot(epochs[shown], values[shown], marker, color=COLOUR, mfc="none", clip_on=False)
-    low, high = (real.min(), real.max()) if real.size else (0.0, 1.0)
-    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, max(high, low + LEAST))
+    style: dict[str, Any] = {"color": COLOUR, "mfc": "none", "clip_on": False}
+    axes.plot(epochs, values, ".-", **style)
+    axes.plot(epochs[epochs == best], values[epochs == best], "o", **style)
+    finite_values = values[np.isfinite(values)]
+    low, high = (finite_values.min(), finite_values.max()) if finite_values.size else (0.0, 1.0)
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, max(high, low + LEAST_RANGE))
     axes.set(ylim=(ticks[0], ticks[-1]), yticks=ticks, xlim=(0, end or epochs.max(initial=1)))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
     axes.ticklabel_format(style="plain", useOffset=False)
@@ -144,5 +148,5 @@ def curve(points: Sequence[Point], best: float | None = None, end: float | None 
 
 
 def epoch_text(epoch: float) -> str:
-    """Such as ``3`` or, within an epoch, ``2.5``."""
+    """Format an epoch, such as ``3`` or, within an epoch, ``2.5``."""
     return f"{round(epoch, 2):g}"

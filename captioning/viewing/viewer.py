@@ -85,7 +85,7 @@ def data_of(
         "offset": list(captions[0]["offset"]),
         "captions": [
             {key: value for key, value in caption.items() if key not in ("crop", "offset")}
-            | {"maps": [_map(name, weights) for name, weights in caption["maps"].items()]}
+            | {"maps": [_map_data(name, weights) for name, weights in caption["maps"].items()]}
             for caption in captions
         ],
         "functions": sorted(FUNCTION_WORDS),
@@ -138,7 +138,7 @@ def index_html(
     )
 
 
-def _map(name: str, weights: Float[np.ndarray, "T rows columns"]) -> dict[str, Any]:
+def _map_data(name: str, weights: Float[np.ndarray, "T rows columns"]) -> dict[str, Any]:
     peaks = weights.max(axis=(1, 2))
     shares = weights / peaks.clip(min=np.finfo(np.float32).tiny)[:, None, None]
     levels = (255 * shares).round().astype(np.uint8)

@@ -8,25 +8,28 @@ from captioning.search import BeamSearch, Sampling, Search
 from captioning.viewing import viewer
 from captioning.viewing.html_document import content_policy, html_document
 
-MOST_CAPTIONS = 10  # of a photo
-TEMPERATURE = 0.7  # the default for sampling; below 1, since at 1 rare words are often wrong
+MAX_CAPTIONS = 10
+"""The most captions of a photo."""
+
+TEMPERATURE = 0.7
+"""The default temperature of sampling: at 1, rare words are often wrong."""
 
 STYLES = (viewer.STYLE, "web/page.css")
-OWN = {"img-src": "'self' blob:", "connect-src": "'self'"}
-"""What the page may load: pictures and answers from its own address, and photos of its own."""
+ALLOWED = {"img-src": "'self' blob:", "connect-src": "'self'"}
+"""The sources that the page may load from: its own address, and photos of the visitor."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the page has its captions from.
+    """The source of a page's captions.
 
     Attributes:
-        script: defines ``captionSource``.
-        formats: of photos that it takes.
+        script: the script that defines ``captionSource``.
+        formats: the formats of photos that it takes.
         promise: a sentence for visitors, or empty.
         footer: in HTML, a link.
-        samples: whether words may be drawn at random.
-        allowed: what the page may load, as `content_policy` takes it.
+        samples: whether words may be sampled.
+        allowed: what the page may load; see `content_policy`.
     """
 
     script: str
@@ -34,7 +37,7 @@ class Source:
     promise: str
     footer: str
     samples: bool
-    allowed: Mapping[str, str] = field(default_factory=lambda: OWN)
+    allowed: Mapping[str, str] = field(default_factory=lambda: ALLOWED)
 
     @property
     def scripts(self) -> tuple[str, ...]:
@@ -63,7 +66,7 @@ LOCAL = Source(
     '<a href="licences.txt">Licences</a>',
     samples=False,
     # The program and its WebAssembly lie beside the page.
-    allowed=OWN | {"script-src": "'self' 'wasm-unsafe-eval'"},
+    allowed=ALLOWED | {"script-src": "'self' 'wasm-unsafe-eval'"},
 )
 """ONNX graphs that run in the browser."""
 
@@ -78,7 +81,7 @@ PHOTO_BUTTONS = "".join(
     f'alt="{name.partition(".")[0]}"></button>'
     for name in PHOTOS
 )
-"""In HTML, what captions each of the free photos."""
+"""In HTML, a button for each of the free photos."""
 
 
 def page(
@@ -90,11 +93,11 @@ def page(
     examples: str = "",
     tabs: str = "",
 ) -> str:
-    """The page as HTML, with its scripts and styles in it.
+    """Return the page as HTML, with its scripts and styles in it.
 
     Args:
-        model: its name.
-        search: gives the initial settings.
+        model: the name of the model.
+        search: the search of the initial settings.
         largest: the most bytes of a photo.
         maps: the maps of a word to choose from, the selected one first; with fewer than two there
             is no choice.
@@ -114,8 +117,8 @@ def page(
         examples=examples,
         largest=largest,
         samples=isinstance(search, Sampling),
-        beam=min(search.width if isinstance(search, BeamSearch) else 1, MOST_CAPTIONS),
+        beam=min(search.width if isinstance(search, BeamSearch) else 1, MAX_CAPTIONS),
         temperature=search.temperature if isinstance(search, Sampling) else TEMPERATURE,
-        most=MOST_CAPTIONS,
+        most=MAX_CAPTIONS,
         maps=maps,
     )

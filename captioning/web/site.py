@@ -31,19 +31,26 @@ GRAPHS = {"encoder": 4095, "remember": 450, "step": 320}
 Equal steps change log probabilities 7 times more in the encoder of `photos` than in its decoder.
 """
 
-STEP = 8  # of rounded numbers, so both of their bytes have few values, written in few bits
-LEAST = 4096  # numbers of a tensor; smaller ones are not rounded
-MOST_BYTES = 100_000_000  # of a photo
+STEP = 8
+"""Weights are rounded to multiples of it, whose two bytes have few values each."""
+
+LEAST_WEIGHTS = 4096
+"""Tensors with fewer numbers are not rounded."""
+
+MAX_PHOTO_BYTES = 100_000_000
+"""The largest photo."""
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
-SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
-"""Of the package's file, as npm publishes it."""
+PACKAGE_SHA512 = (
+    "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+)
+"""The checksum of the package's file, as npm publishes it."""
 
 RUNTIME = {
     "onnxruntime.js": "package/dist/ort.wasm.bundle.min.mjs",
     "onnxruntime.wasm": "package/dist/ort-wasm-simd-threaded.wasm",
 }
-"""What a page needs, by the name that it has there, in the package."""
+"""The files of the package that a page needs, by their name beside the page."""
 
 TIMEOUT = 60.0  # seconds without a byte
 
@@ -64,7 +71,7 @@ def write_site(
     runtime: str | Path | None = None,
     examples: bool = False,
 ) -> None:
-    """Write the page with the model, ONNX Runtime, and what else it needs.
+    """Write the page with the model and ONNX Runtime.
 
     Matrices are rounded, and computed with in single precision, so captions are nearly always those
     of `captioner`. Searches other than beam search are replaced by one with the same limits.
@@ -90,15 +97,15 @@ def write_site(
             f"{graph}.packed": zipped(rounded(Path(graphs, f"{graph}.onnx"), most))
             for graph, most in GRAPHS.items()
         }
-        about = json.loads(Path(graphs, "captioner.json").read_text(encoding="utf-8"))
-    about |= {
+        settings = json.loads(Path(graphs, "captioner.json").read_text(encoding="utf-8"))
+    settings |= {
         "search": search.config | {"class": "BeamSearch"},
         "calibrated": captioner.has_confidence(search),
         "functions": sorted(FUNCTION_WORDS),
         "evidence": has_evidence(captioner.model.decoder),
         "bytes": sum(len(files[f"{graph}.packed"]) for graph in GRAPHS),
     }
-    files["captioner.json"] = json.dumps(about, ensure_ascii=False).encode()
+    files["captioner.json"] = json.dumps(settings, ensure_ascii=False).encode()
     files |= {program: asset(f"web/{program}").encode() for program in PROGRAM}
     licences = LICENCES
     if examples:
@@ -106,15 +113,15 @@ def write_site(
         licences += "\n" + next(iter(PHOTOS.values())).with_name("README.md").read_text("utf-8")
     files["licences.txt"] = licences.encode()
     buttons = PHOTO_BUTTONS if examples else ""
-    # The last one: a page has all that it needs.
-    files["index.html"] = page(name, search, MOST_BYTES, (), LOCAL, buttons).encode()
+    # Written last, so that a page has all the files that it needs.
+    files["index.html"] = page(name, search, MAX_PHOTO_BYTES, (), LOCAL, buttons).encode()
     for file, data in files.items():
         with written_whole(folder / file) as temporary:
             temporary.write_bytes(data)
 
 
 def rounded(path: Path, most: int) -> bytes:
-    """An ONNX graph whose large matrices and filters are integers of 16 bits.
+    """Round the large matrices and filters of an ONNX graph to integers of 16 bits.
 
     Each row, the weights of one output, has a scale of its own and becomes multiples of `STEP`, at
     most `most` in either direction. The graph begins with the conversion to single precision, which
@@ -125,10 +132,10 @@ def rounded(path: Path, most: int) -> bytes:
 
     model = onnx.load(str(path))
     graph = model.graph
-    converting = []
+    conversions = []
     for tensor in [*graph.initializer]:
         values = numpy_helper.to_array(tensor)
-        if values.dtype != np.float32 or values.size < LEAST or values.ndim < 2:
+        if values.dtype != np.float32 or values.size < LEAST_WEIGHTS or values.ndim < 2:
             continue
         name, small, cast, scale = (tensor.name + end for end in ("", ".small", ".cast", ".scale"))
         largest = np.abs(values).max(axis=tuple(range(1, values.ndim)), keepdims=True)
@@ -137,9 +144,9 @@ def rounded(path: Path, most: int) -> bytes:
         graph.initializer.remove(tensor)
         graph.initializer.append(numpy_helper.from_array(integers, small))
         graph.initializer.append(numpy_helper.from_array(scales, scale))
-        converting.append(helper.make_node("Cast", [small], [cast], to=TensorProto.FLOAT))
-        converting.append(helper.make_node("Mul", [cast, scale], [name]))
-    nodes = [*converting, *graph.node]
+        conversions.append(helper.make_node("Cast", [small], [cast], to=TensorProto.FLOAT))
+        conversions.append(helper.make_node("Mul", [cast, scale], [name]))
+    nodes = [*conversions, *graph.node]
     del graph.node[:]
     graph.node.extend(nodes)
     onnx.checker.check_model(model)
@@ -147,22 +154,22 @@ def rounded(path: Path, most: int) -> bytes:
 
 
 def zipped(content: bytes) -> bytes:
-    """Compressed by zlib, the bytes at even places before those at odd ones.
+    """Compress by zlib, with the bytes at even places before those at odd ones.
 
-    High bytes of small integers compress well where no low bytes are between them; nothing else
-    but runs of zeros repeats.
+    High bytes of small integers compress well without low bytes between them. Nothing else repeats,
+    except for runs of zeros.
     """
-    zipping = zlib.compressobj(strategy=zlib.Z_RLE)
-    return zipping.compress(content[::2] + content[1::2]) + zipping.flush()
+    compressor = zlib.compressobj(strategy=zlib.Z_RLE)
+    return compressor.compress(content[::2] + content[1::2]) + compressor.flush()
 
 
 def runtime_files(package: str | Path | None = None) -> dict[str, bytes]:
-    """ONNX Runtime for browsers: the files of `RUNTIME`, by the name that they have beside a page.
+    """Return ONNX Runtime for browsers: the files of `RUNTIME`, by their name beside a page.
 
     Args:
         package: the file that ``npm pack onnxruntime-web`` writes. By default `VERSION` is
             downloaded from npm's registry, or from that of the variable ``NPM_CONFIG_REGISTRY``,
-            which npm uses too, and must have its published checksum.
+            as npm does, and must have its published checksum.
 
     Raises:
         InputError: there is no such file, it is no such package, or it cannot be downloaded.
@@ -180,7 +187,7 @@ def runtime_files(package: str | Path | None = None) -> dict[str, bytes]:
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise InputError(f"{package}: cannot be downloaded ({reason}); {remedy}") from error
-        if hashlib.sha512(content).digest() != b64decode(SHA512):
+        if hashlib.sha512(content).digest() != b64decode(PACKAGE_SHA512):
             raise InputError(f"{package}: another file than npm published; {remedy}")
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:

@@ -17,8 +17,8 @@ from captioning.web import site
 from captioning.web.site import (
     GRAPHS,
     PACKAGE,
+    PACKAGE_SHA512,
     RUNTIME,
-    SHA512,
     VERSION,
     rounded,
     runtime_files,
@@ -121,7 +121,7 @@ def registry(
 def test_a_package_is_read_or_downloaded(
     registry: Path, small_package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "SHA512", checksum(registry))
+    monkeypatch.setattr(site, "PACKAGE_SHA512", checksum(registry))
     assert (
         runtime_files()
         == runtime_files(small_package)
@@ -144,5 +144,5 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes | None) -> None:
 
 @pytest.mark.integration
 def test_the_checksum_is_that_of_the_package_that_npm_gives(package: Path) -> None:
-    assert checksum(package) == SHA512
+    assert checksum(package) == PACKAGE_SHA512
     assert all(len(content) > 10_000 for content in runtime_files(package).values())
