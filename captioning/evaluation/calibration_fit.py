@@ -156,7 +156,7 @@ def _fit_naming(
         return ()
     slope, intercept, kind_weight = (*(start.named or UNCALIBRATED.named), 0.0)[:3]
     if kind_weight:
-        intercept += kind_weight * kind_change
+        intercept += float(kind_weight * kind_change)
     chances = np.concatenate(assessment.word_chances)[:, temperature]
     log_odds = logit(chances.clip(LEAST_CHANCE, 1 - LEAST_CHANCE))
     weights, intercept = _logistic_regression(

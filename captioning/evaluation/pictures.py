@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -182,7 +183,7 @@ def _draw_risk(axes: Axes, reliability: Reliability) -> None:
     risks = reliability.risks
     coverage = np.arange(1, len(risks) + 1) / len(risks)
     lowest_risks = (coverage - 1 + random_area).clip(0) / coverage
-    random_style = {"color": REFERENCE_COLOUR, "linewidth": 1, "linestyle": "--"}
+    random_style: Any = {"color": REFERENCE_COLOUR, "linewidth": 1, "linestyle": "--"}
     axes.axhline(random_area, label=f"random {random_area:.2f}", **random_style)
     axes.plot(coverage, risks, color=MODEL_COLOUR, label=f"by confidence {area:.2f}")
     axes.plot(coverage, lowest_risks, color=REFERENCE_COLOUR, label=f"best {best_area:.2f}")

@@ -81,7 +81,7 @@ def test_a_listed_calibration_keeps_the_weights_of_its_features(
     assert calibration is not None
     features = torch.linspace(-1, 1, len(FEATURES))
     logit = torch.tensor(HAND.bias)
-    for name, mean, weight in zip(LISTED, means, weights, strict=False):
+    for name, mean, weight in zip(FEATURES_OF_LISTS, means, weights, strict=False):
         if name in FEATURES:
             assert calibration.means[name] == mean
             logit += weight * (features[FEATURES.index(name)] - mean)
