@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from captioning.data.records import Record
     from captioning.evaluation.assessment import Assessment
     from captioning.evaluation.grounding import Lexicon
+    from captioning.evaluation.report import Judge
+    from captioning.search import Search
 
 Features = Annotated[
     Path | None, Parameter(help="Use the cached annotations of `captioning features` there.")
@@ -44,8 +46,7 @@ def evaluate(
     Args:
         out: The folder of the results; by default beside the model.
     """
-    from captioning.evaluation.assessment import assess
-    from captioning.evaluation.captions import split_captions, training_captions
+    from captioning.evaluation.captions import training_captions
     from captioning.evaluation.report import Report, scene_judge
     from captioning.files import made_folder
     from captioning.metrics.scores import Scores
@@ -55,35 +56,21 @@ def evaluate(
     needs_boxes = features is None  # with features, the photos may be missing
     data_set = data_options.read(data_options.reader(objects=needs_boxes))
     records = data_set.records(split)[: data_options.limit]
+    photos = {record.image_id: record.image for record in records}
     photo_scorers = metric_options.photo_scorers(
-        {record.image_id: record.image for record in records},
-        data_options.max_megapixels,
-        model_options.device,
+        photos, data_options.max_megapixels, model_options.device
     )
     captioner = model_options.load(data_options.max_megapixels)
     search = search_options.search(captioner)
     is_right = scene_judge(data[0], split) if len(data) == 1 else None
     folder = made_folder(out or folder_beside(model_options.model) / f"evaluation-{split}")
-    # What is good is decided by drawn scenes, or by people's captions of the same photo.
-    is_decided = is_right is not None or any(len(record.captions) > 1 for record in records)
-    calibration = captioner.calibration if is_decided else None
-    if calibration is not None:
-        assessment = assess(
-            captioner,
-            records,
-            search,
-            judge=is_right,
-            batch_size=batch_size,
-            features=features,
-        )
-        captions = assessment.captions
-    else:
-        captions = split_captions(
-            captioner, records, search, batch_size=batch_size, features=features
-        )
+    captions, assessment = _caption_records(
+        captioner, records, search, judge=is_right, batch_size=batch_size, features=features
+    )
+    references = {record.image_id: record.captions for record in records}
     report = Report.of(
         captions,
-        {record.image_id: record.captions for record in records},
+        references,
         scorers,
         training=training_captions(data_set),
         vocabulary=captioner.vocabulary.words,
@@ -95,20 +82,42 @@ def evaluate(
     report.write(folder, {"name": data_options.name, "split": split})
     metric_options.note_on_cider(len(captions))
     say(*report.table().split("\n"), file=sys.stdout)
-    if calibration is not None:
-        _write_reliability(assessment, calibration, folder)
-    if needs_boxes:
-        _write_grounding(
-            captioner,
-            data_set.records(split),
-            captions,
-            folder,
-            limit=data_options.limit,
-            batch_size=batch_size,
-            seed=search_options.seed,
-        )
+    if assessment is not None and captioner.calibration is not None:
+        _write_reliability(assessment, captioner.calibration, folder)
+    lexicon = _lexicon_of_objects(data_set.records(split)) if needs_boxes else None
+    if lexicon is not None:
+        seed = search_options.seed
+        _write_grounding(captioner, records, captions, lexicon, batch_size, seed, folder)
     print(printable(folder))
     return report.summary
+
+
+def _caption_records(
+    captioner: "Captioner",
+    records: "Sequence[Record]",
+    search: "Search",
+    *,
+    judge: "Judge | None",
+    batch_size: int,
+    features: Path | None,
+) -> "tuple[Mapping[int | str, str], Assessment | None]":
+    """Caption the photos; assess the captions too, if the model is calibrated.
+
+    Which captions are good is decided by drawn scenes, or by people's captions of the same photo.
+    """
+    from captioning.evaluation.assessment import assess
+    from captioning.evaluation.captions import split_captions
+
+    is_decided = judge is not None or any(len(record.captions) > 1 for record in records)
+    if captioner.calibration is None or not is_decided:
+        captions = split_captions(
+            captioner, records, search, batch_size=batch_size, features=features
+        )
+        return captions, None
+    assessment = assess(
+        captioner, records, search, judge=judge, batch_size=batch_size, features=features
+    )
+    return assessment.captions, assessment
 
 
 def _write_reliability(assessment: "Assessment", calibration: "Calibration", folder: Path) -> None:
@@ -123,29 +132,34 @@ def _write_reliability(assessment: "Assessment", calibration: "Calibration", fol
     say(report.line(), file=sys.stdout)
 
 
-def _write_grounding(
-    captioner: "Captioner",
-    records: "Sequence[Record]",
-    captions: Mapping[int | str, str],
-    folder: Path,
-    *,
-    limit: int | None,
-    batch_size: int,
-    seed: int,
-) -> None:
-    """Write and print whether the model looked at what its words name, if the data set has boxes.
+def _lexicon_of_objects(records: "Sequence[Record]") -> "Lexicon | None":
+    """Return the words of the data set's categories; None if it has no boxes of objects.
 
     Boxes of phrases are left out, since they are of the references' words.
     """
     from captioning.evaluation import grounding
-    from captioning.files import write_json
 
     names = grounding.categories(records)
     if not names or any(record.phrases for record in records):
-        return
-    lexicon = grounding.Lexicon.of(names)
+        return None
+    return grounding.Lexicon.of(names)
+
+
+def _write_grounding(
+    captioner: "Captioner",
+    records: "Sequence[Record]",
+    captions: Mapping[int | str, str],
+    lexicon: "Lexicon",
+    batch_size: int,
+    seed: int,
+    folder: Path,
+) -> None:
+    """Write and print whether the model looked at what its words name."""
+    from captioning.evaluation import grounding
+    from captioning.files import write_json
+
     reports = grounding.ground(
-        captioner, records[:limit], captions, lexicon, batch_size=batch_size, seed=seed
+        captioner, records, captions, lexicon, batch_size=batch_size, seed=seed
     )
     [report] = reports.values()
     write_json(folder / "grounding.json", report.as_json())
