@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 __version__ = "0.4.0"
 
 FUNCTIONS = ("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "score")
-"""Commands of the command line that are functions of this package."""
+"""Commands that are also functions of this package."""
 
 __all__ = ["Caption", "Captioner", "load", *FUNCTIONS]
 
 
 def __dir__() -> list[str]:
-    """The public names, so that completion offers them before they are imported."""
+    """The public names, for completion before they are imported."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 

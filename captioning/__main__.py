@@ -12,19 +12,19 @@ from captioning.commands import main
 
 
 def run() -> NoReturn:
-    """Run the command of this process and end it, without waiting for threads at work.
+    """Run the command, then end the process without waiting for busy threads.
 
-    SIGTERM and a closed terminal's SIGHUP interrupt it as Ctrl-C does; the exit code is 128 plus
+    SIGTERM and SIGHUP (of a closed terminal) interrupt it as Ctrl-C does; the exit code is 128 plus
     the number of the signal, as in shells.
     """
     # Notebooks let their commands inherit a backend that may not be installed here.
     os.environ["MPLBACKEND"] = "agg"
-    process, received = os.getpid(), [int(signal.SIGINT)]
+    process, signals = os.getpid(), [int(signal.SIGINT)]
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if os.getpid() != process:
-            os._exit(128 + number)  # a worker, which its parent ends
-        received.append(number)
+            os._exit(128 + number)  # a worker process
+        signals.append(number)
         raise KeyboardInterrupt
 
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
@@ -36,7 +36,7 @@ def run() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # full, or closed
             stream.flush()
-    os._exit(128 + received[-1] if code == 130 else code)
+    os._exit(128 + signals[-1] if code == 130 else code)
 
 
 if __name__ == "__main__":

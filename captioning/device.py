@@ -12,7 +12,7 @@ from captioning.errors import InputError
 
 
 def usable_device(name: str | None = None) -> str:
-    """The device of this name, or the best available one.
+    """Check the device of this name, or choose the best available one.
 
     Raises:
         InputError: this machine has no such device.
@@ -31,7 +31,7 @@ def usable_device(name: str | None = None) -> str:
 
 
 def on_device(images: Sequence[Tensor], device: torch.device) -> Tensor:
-    """The images as a batch, which a GPU copies from pinned memory while the host goes on."""
+    """Stack images to a batch; a GPU copies it asynchronously from pinned memory."""
     batch = torch.stack([*images])
     if device.type == "cuda":
         batch = batch.pin_memory()
@@ -39,7 +39,7 @@ def on_device(images: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def fast_precision() -> str:
-    """The precision in which this machine trains fastest, by Lightning's name.
+    """The precision in which this machine trains fastest, as Lightning calls it.
 
     Mixed bfloat16 where bfloat16 is fast: recent CUDA devices, CPUs with AMX, and AMD's CPUs with
     AVX-512 BF16. Single precision elsewhere.
@@ -63,12 +63,12 @@ def multiplies_bfloat16_fast() -> bool:
         for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     )
     onednn = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    return bool((amx() or (avx512() and not is_intels())) and onednn())
+    return bool((amx() or (avx512() and not is_intel())) and onednn())
 
 
 @cache
-def is_intels() -> bool:
-    """Whether the processor is Intel's: not measured, so that a resumed training decides alike."""
+def is_intel() -> bool:
+    """Whether Intel made the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         return "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")

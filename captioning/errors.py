@@ -1,4 +1,4 @@
-"""Exceptions for bad input, as opposed to bugs, and text that is safe for terminals."""
+"""Exceptions for bad input, which are not bugs, and text that is safe for terminals."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# Controls, direction marks, line separators, and surrogates (file names that are not UTF-8).
+# Control characters, direction marks, line separators, and surrogates (bytes that are not UTF-8).
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
@@ -44,16 +44,16 @@ REMOVED = {
         "no boxes"
     ),
 }
-"""What a message about a removed name says, and the line that is printed instead of it."""
+"""Text in an error about a removed name, and the message to print instead."""
 
 _SHORT = Repr()  # a value may be huge or deeply nested
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
 
 
 class InputError(Exception):
-    """Bad input, in one printable line that names the input and the remedy.
+    """Bad input: one printable line that names the input and the remedy.
 
-    Of a message with a DataLoader worker's traceback only the original message is kept.
+    A DataLoader worker's traceback in the message is dropped.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -64,11 +64,11 @@ class InputError(Exception):
 
 
 class PhotoError(InputError):
-    """A photo that cannot be captioned, beside others that can.
+    """A photo that cannot be captioned.
 
     Args:
         path: the photo's path, or another name for it.
-        reason: what is wrong with it.
+        reason: why.
     """
 
     __match_args__ = ("path", "reason")
@@ -82,7 +82,7 @@ class PhotoError(InputError):
 
 
 def raise_errors(results: Iterable[Result | PhotoError]) -> Iterator[Result]:
-    """The results of a stream; raises the first PhotoError."""
+    """Yield the results of a stream; raises the first PhotoError."""
     for result in results:
         if isinstance(result, PhotoError):
             raise result
@@ -91,11 +91,11 @@ def raise_errors(results: Iterable[Result | PhotoError]) -> Iterator[Result]:
 
 @contextmanager
 def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
-    """Turn what goes wrong in opening or parsing a file into ``path: what it says``.
+    """Turn errors in opening or parsing a file into an InputError ``path: message``.
 
     Args:
-        path: the file, or the file and the place in it.
-        errors: a library's errors, beside OSError, ValueError and those of Python's parsers.
+        path: the file, or the file and a position in it.
+        errors: further errors of a library, besides OSError, ValueError and parser errors.
 
     Raises:
         InputError: the block has raised one of these errors.
@@ -110,13 +110,15 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
 
 
 def is_memory_full(error: BaseException) -> bool:
-    """Whether it is an error of Python, NumPy or PyTorch for lack of memory, or of a GPU's."""
-    is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    return is_of_torch or isinstance(error, MemoryError)  # without importing torch
+    """Whether Python, NumPy or PyTorch raised this for lack of memory, of the host or of a GPU."""
+    is_torch_error = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(
+        error
+    )
+    return is_torch_error or isinstance(error, MemoryError)  # without importing torch
 
 
 def removed(message: object) -> str | None:
-    """The line to print instead of a message about a removed name; None if it has no such name."""
+    """The message to print instead of an error about a removed name; None for other errors."""
     for name, line in REMOVED.items():
         if re.search(rf"(?<![\w-]){name}(?![\w-])", str(message)):
             return line
@@ -124,24 +126,24 @@ def removed(message: object) -> str | None:
 
 
 def shown(value: object) -> str:
-    """A value for a message, in one line of at most 60 characters."""
+    """Format a value for a message, in one line of at most 60 characters."""
     text = " ".join(_SHORT.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def printable(*cells: object) -> str:
-    r"""The cells of one line, separated by tabs, with unprintable characters as `\x1b` or `\n`.
+    r"""Join the cells of a line by tabs, with unprintable characters as `\x1b` or `\n`.
 
     A byte of a file name that is not UTF-8 becomes `\udce9`. Printable text is unchanged.
     """
 
-    def escaped(found: re.Match[str]) -> str:
-        return found[0].encode("unicode_escape").decode()
+    def escape(match: re.Match[str]) -> str:
+        return match[0].encode("unicode_escape").decode()
 
-    return "\t".join(UNPRINTABLE.sub(escaped, str(cell)) for cell in cells)
+    return "\t".join(UNPRINTABLE.sub(escape, str(cell)) for cell in cells)
 
 
 def printable_json(value: Any) -> str:
-    """A value as one line of JSON, with unprintable characters as JSON escapes."""
+    """Format a value as one line of JSON, with unprintable characters as JSON escapes."""
     line = json.dumps(value, ensure_ascii=False)
-    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)

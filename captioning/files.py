@@ -1,4 +1,4 @@
-"""Files read with errors of one line and written whole or not at all, and locked folders."""
+"""Reads files with errors of one line, writes them atomically, and locks folders."""
 
 import codecs
 import glob
@@ -16,13 +16,13 @@ from typing import Any
 from captioning.errors import InputError, reading
 
 MAX_BYTES = 2 * 1024**3
-"""The most bytes of a text file; COCO's largest has 450 MB."""
+"""Maximum size of a text file; COCO's largest has 450 MB."""
 
-LONGEST_PATH = 4096
-"""The most characters of a path on Linux; longer text, such as base64, is none."""
+MAX_PATH_LENGTH = 4096
+"""Maximum length of a path on Linux; longer text, such as base64, is no path."""
 
-PATIENCE = 10.0
-"""Seconds to wait for a folder: the workers of a killed command end some seconds after it."""
+LOCK_TIMEOUT = 10.0
+"""Seconds to wait for a locked folder: workers end some seconds after a killed command."""
 
 
 SYSTEM_FOLDERS = frozenset(
@@ -31,17 +31,17 @@ SYSTEM_FOLDERS = frozenset(
         *("$recycle.bin", "system volume information", "lost+found", "__macosx"),
     )
 )
-"""Where Synology's and QNAP's disks, Windows and macOS keep thumbnails and what was deleted."""
+"""Folders of thumbnails and deleted files of Synology, QNAP, Windows and macOS."""
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder of this name is not the user's own, such as macOS's ._photo.jpg."""
+    """Whether the system or a program made a file of this name, such as macOS's ._photo.jpg."""
     return name.startswith(".") or name.lower() in SYSTEM_FOLDERS
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[BufferedReader]:
-    """An open file. Pipes and devices are refused, since they may be endless.
+    """Open a file for reading. Pipes and devices are rejected, since they may be endless.
 
     Raises:
         InputError: the file is missing or is not a regular file, or the block cannot read it.
@@ -50,14 +50,14 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
         name = str(path)
         if name.startswith("data:"):
             raise InputError(f"{name[:40]}...: text, not a path; decode it to bytes first")
-        if len(name) > LONGEST_PATH:
+        if len(name) > MAX_PATH_LENGTH:
             raise InputError(f"{name[:40]}...: name too long; if it is a photo as text, decode it")
         if name.startswith("file:/"):
             raise InputError(f"{path}: an address; give the path")
         if re.match(r"\w\w+:/", name):
             raise InputError(f"{path}: an address, not a file; download it first")
         if Path(path).is_dir():
-            os.scandir(path).close()  # raises why a folder cannot be read
+            os.scandir(path).close()  # raises if the folder cannot be read
         if Path(path).exists() and not Path(path).is_file():
             raise InputError(f"{path}: not a regular file")
         with Path(path).open("rb") as file:
@@ -67,21 +67,23 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
 def walk(
     folder: Path, unreadable: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """As `os.walk`, sorted and without hidden names, through links, into each folder once.
+    """Walk a folder as `os.walk` does: sorted, following links, without hidden names.
 
+    Each folder is visited once.
     `unreadable` is called with the error of each folder that cannot be read.
     """
     visited: set[str] = set()
     for parent, folders, names in os.walk(folder, onerror=unreadable, followlinks=True):
-        is_new = (real := os.path.realpath(parent)) not in visited
-        visited.add(real)
+        real_path = os.path.realpath(parent)
+        is_new = real_path not in visited
+        visited.add(real_path)
         folders[:] = sorted(name for name in folders if is_new and not is_hidden(name))
         if is_new:
             yield Path(parent), folders, sorted(name for name in names if not is_hidden(name))
 
 
-def text_of(path: str | Path) -> str:
-    """The text of a UTF-8 file, with or without a byte-order mark, or of UTF-16 with one.
+def read_text(path: str | Path) -> str:
+    """Read the text of a file in UTF-8, or in UTF-16 with a byte-order mark.
 
     Raises:
         InputError: the file cannot be read, is too large, or is in another encoding.
@@ -90,35 +92,35 @@ def text_of(path: str | Path) -> str:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES:,} bytes")
         content = file.read()
-        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         try:
-            return content.decode("utf-16" if is_wide else "utf-8-sig")
+            return content.decode("utf-16" if is_utf16 else "utf-8-sig")
         except UnicodeDecodeError:
             raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
 
 
 def read_json(path: str | Path) -> Any:
-    """The value of a JSON file; raises InputError as `text_of`, or if it is not JSON."""
-    text = text_of(path)
+    """Read a JSON file; raises InputError as `read_text` does, or if it is not JSON."""
+    text = read_text(path)
     with reading(path):
         return json.loads(text)
 
 
-def flat(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested settings, each with its dotted key."""
+def dotted_items(settings: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested settings with their dotted keys."""
     if isinstance(settings, dict) and settings:
-        for name, part in settings.items():
-            yield from flat(part, f"{key}.{name}" if key else str(name))
+        for name, value in settings.items():
+            yield from dotted_items(value, f"{key}.{name}" if key else str(name))
     else:
         yield key, settings
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary path, renamed to `path` when the block ends without an error.
+    """Give a temporary path that is renamed to `path` when the block ends without an error.
 
-    It lies beside `path`, whose parent folder is created if missing, and has its suffix, since
-    many writers choose the format by it. A symbolic link is replaced, its target is not.
+    It lies beside `path`, whose parent folder is created if missing, and has its suffix, by which
+    many writers choose the format. A symbolic link is replaced, not its target.
 
     Raises:
         InputError: the file cannot be written, or `path` is a folder, a device or a pipe.
@@ -127,7 +129,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: not a regular file; give the name of a file")
     folder = path.parent
-    # The beginning is short enough for the longest file names.
+    # The stem is cut, so that the name is not too long.
     temporary = folder / f".{path.stem[:32]}.{secrets.token_hex(8)}{path.suffix}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +141,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         if error.filename not in (None, str(temporary), str(path), str(folder)):
-            raise  # an error of another file, which the block reads
+            raise  # of another file, which the block reads
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
@@ -154,14 +156,14 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def remove_unfinished(path: str | Path) -> None:
-    """Remove temporary files of `path` that killed processes left; no process may be writing it."""
+    """Remove temporary files that killed processes left; no process may be writing `path`."""
     path = Path(path)
     for file in path.parent.glob(f".{glob.escape(path.stem[:32])}.*{glob.escape(path.suffix)}"):
         file.unlink(missing_ok=True)
 
 
 def made_folder(path: str | Path) -> Path:
-    """A folder, created if missing; raises OSError now if it cannot be written to later."""
+    """Create a folder if it is missing; raises OSError if it is not writable."""
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path):
@@ -178,7 +180,7 @@ def only_writer(folder: str | Path) -> Iterator[None]:
     from filelock import FileLock, Timeout  # only here: other commands need not wait for it
 
     try:
-        with FileLock(Path(folder, ".lock"), timeout=PATIENCE):
+        with FileLock(Path(folder, ".lock"), timeout=LOCK_TIMEOUT):
             yield
     except Timeout:
         raise InputError(

@@ -1,11 +1,11 @@
-"""Progress of long work on stderr: tqdm's bars on a terminal, elsewhere a line every half minute.
+"""Shows progress on stderr: tqdm's bars on a terminal, elsewhere a line every half minute.
 
     with ProgressBar("features", "images", total=7000) as bar:
         ...
         bar.update(16)
 
-Where stderr is not a terminal, work of less than half a minute prints nothing, longer work lines
-such as ``features: 2170/7000 images, 24.10 images/s, 03:21 left``.
+Where stderr is not a terminal, work of less than half a minute prints nothing; longer work prints
+lines such as ``features: 2170/7000 images, 24.10 images/s, 03:21 left``.
 """
 
 import os
@@ -29,7 +29,7 @@ LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_fmt}, {remaining} left"
 
 
 class LineStream:
-    """A stream that gets each state of a bar as a line."""
+    """A stream that prints each state of a bar as a line."""
 
     def write(self, text: str) -> None:
         if line := text.strip("\r\n "):
@@ -40,15 +40,15 @@ class LineStream:
 
 
 class ProgressBar(tqdm):
-    """Work whose parts are counted; only the first of several processes shows it.
+    """A progress bar; only the first of several processes shows it.
 
     Args:
         name: of the work.
-        units: what the parts are called, such as ``images``.
-        total: how many parts there are, if known.
-        initial: how many were done before; the rate is of new ones only.
+        units: name of the units of work, such as ``images``.
+        total: number of units, if known.
+        initial: number of units done before; they do not count for the rate.
         leave: keep the bar on the terminal at the end.
-        shown: if false, nothing is shown.
+        shown: false for no output.
     """
 
     def __init__(
@@ -61,8 +61,14 @@ class ProgressBar(tqdm):
         shown: bool = True,
     ) -> None:
         self.is_moving = shown and sys.stderr is not None and sys.stderr.isatty()
-        every: dict[str, Any] = {"delay": INTERVAL, "mininterval": INTERVAL, "miniters": 1}
-        lines = every | {"file": LineStream(), "bar_format": LINE, "maxinterval": 2 * INTERVAL}
+        line_options: dict[str, Any] = {
+            "delay": INTERVAL,
+            "mininterval": INTERVAL,
+            "maxinterval": 2 * INTERVAL,
+            "miniters": 1,
+            "file": LineStream(),
+            "bar_format": LINE,
+        }
         super().__init__(
             desc=printable(name),
             unit=f" {units}",
@@ -70,13 +76,13 @@ class ProgressBar(tqdm):
             initial=initial,
             leave=leave and self.is_moving,
             disable=not (shown and is_first_process() and sys.stderr is not None),
-            **{} if self.is_moving else lines,
+            **{} if self.is_moving else line_options,
         )
 
 
 @contextmanager
 def stage(name: str, shown: bool = True) -> Iterator[None]:
-    """Work of unknown length; if it takes long, one line says that it is still in progress."""
+    """Print a line if the block takes long, a stage of work of unknown length."""
     timer = threading.Timer(INTERVAL, say, [f"{printable(name)}: still in progress"])
     timer.daemon = True
     if shown and is_first_process():
@@ -88,11 +94,11 @@ def stage(name: str, shown: bool = True) -> Iterator[None]:
 
 
 def say(*lines: str, file: Any = None) -> None:
-    """Print lines to a text file, by default stderr, safely for terminals and bars."""
-    safe = (printable(*line.split("\t")) for line in lines)
-    tqdm.write("\n".join(safe), file=file or sys.stderr)
+    """Print lines to a text file, by default stderr, without disturbing terminals and bars."""
+    printable_lines = (printable(*line.split("\t")) for line in lines)
+    tqdm.write("\n".join(printable_lines), file=file or sys.stderr)
 
 
 def is_first_process() -> bool:
-    """Whether this process reports progress, of all that a launcher has started."""
+    """Whether this is the process that reports progress, among those of a launcher."""
     return all(os.environ.get(name, "0") == "0" for name in RANKS)

@@ -1,4 +1,4 @@
-"""Models and configurations by name, and models and data sets of the Hugging Face Hub."""
+"""Finds models and configurations by name, and models and data sets on the Hugging Face Hub."""
 
 import re
 import sys
@@ -11,26 +11,26 @@ from typing import Any
 from captioning.errors import InputError
 
 FOLDER = Path(__file__).with_name("shipped")
-"""Holds for each model NAME.safetensors and its model card NAME.md."""
+"""Folder of NAME.safetensors and the model card NAME.md for each model."""
 
 CONFIGS = next(
     folder
     for folder in (Path(__file__).with_name("configs"), Path(__file__).parents[1] / "configs")
     if folder.is_dir()
 )
-"""Holds the configurations, NAME.yaml: part of an installed package, beside it in a checkout."""
+"""Folder of configurations NAME.yaml, within an installed package or beside it in a checkout."""
 
-DEFAULT = "photos"
-"""The name of the model that commands use unless one is given."""
+DEFAULT_MODEL = "photos"
+"""Name of the model that commands use by default."""
 
-HUB = "hf:/"
-"""The beginning of addresses of the Hugging Face Hub; a path made from one has a single slash."""
+HUB_PREFIX = "hf:/"
+"""Prefix of addresses of the Hugging Face Hub; pathlib turns ``hf://`` into ``hf:/``."""
 
-DATA = "datasets/"
-"""What addresses of data sets have before the owner."""
+DATA_SET_PREFIX = "datasets/"
+"""Prefix of the owner in addresses of data sets."""
 
 DOWNLOADED = ("model.safetensors", "config.json")
-"""The files of a repository of the Hub that a model is loaded from."""
+"""Files of a model in a repository of the Hub."""
 
 REFUSALS = {
     "GatedRepoError": "its owner must let you in; ask at its page, then run hf auth login",
@@ -40,12 +40,12 @@ REFUSALS = {
     "LocalEntryNotFoundError": "not in the cache, and the Hub cannot be reached",
     "LocalTokenNotFoundError": "nobody has logged in; run hf auth login",
 }
-"""What errors of huggingface_hub mean, by the names of their classes."""
+"""Messages for errors of huggingface_hub, by the names of their classes."""
 
 
 @dataclass(frozen=True)
-class Shipped:
-    """A model that comes with the package, and what its model card says of it."""
+class ShippedModel:
+    """A model that comes with the package, with entries of its model card."""
 
     name: str
     data: str
@@ -55,22 +55,31 @@ class Shipped:
     card: Path
 
 
-def shipped_models() -> list[Shipped]:
+def shipped_models() -> list[ShippedModel]:
     """The models that come with the package, the default one first."""
     import yaml  # only here: the command line imports this module for the names
 
-    found = []
-    for file in sorted(FOLDER.glob("*.safetensors"), key=lambda file: (file.stem != DEFAULT, file)):
+    models = []
+    for file in sorted(
+        FOLDER.glob("*.safetensors"), key=lambda file: (file.stem != DEFAULT_MODEL, file)
+    ):
         card = file.with_suffix(".md")
         _, head, _ = card.read_text(encoding="utf-8").split("---\n", 2)
-        told = yaml.safe_load(head)
-        texts = told["data"], told["scores"], told["license"]
-        found.append(Shipped(file.stem, *texts, file, card))
-    return found
+        entries = yaml.safe_load(head)
+        model = ShippedModel(
+            name=file.stem,
+            data=entries["data"],
+            scores=entries["scores"],
+            licence=entries["license"],
+            file=file,
+            card=card,
+        )
+        models.append(model)
+    return models
 
 
 def path_of(model: str | Path) -> Path:
-    """The file or folder of a model's name, address or path.
+    """Resolve a model's name, address or path to its file or folder.
 
     Give ``./photos`` for a file with the name of a shipped model. A model of the Hub, of an address
     such as ``hf://owner/name@revision``, is downloaded unless it is in the cache.
@@ -78,37 +87,39 @@ def path_of(model: str | Path) -> Path:
     Raises:
         InputError: the extra is missing, the Hub cannot be reached, or it has no such model.
     """
-    if str(model).startswith(HUB):
+    if str(model).startswith(HUB_PREFIX):
         repository, revision = hub_address(model)
         with _hub(model) as hub:
-            wanted = list(DOWNLOADED)
-            return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=wanted))
-    named = FOLDER / f"{model}.safetensors"
-    is_name = isinstance(model, str) and model == Path(model).name and named.exists()
-    return named if is_name else Path(model)
+            folder = hub.snapshot_download(
+                repository, revision=revision, allow_patterns=list(DOWNLOADED)
+            )
+            return Path(folder)
+    shipped_file = FOLDER / f"{model}.safetensors"
+    is_name = isinstance(model, str) and model == Path(model).name and shipped_file.exists()
+    return shipped_file if is_name else Path(model)
 
 
 def data_path(data: str | Path) -> Path:
-    """The file or folder of a data set's path, or of its address on the Hub.
+    """Resolve a data set's path, or its address on the Hub, to its file or folder.
 
     The files of an address such as ``hf://datasets/owner/name@revision`` are downloaded unless they
-    are in the cache. Raises as `path_of`.
+    are in the cache. Raises InputError as `path_of` does.
     """
-    if not str(data).startswith(HUB):
+    if not str(data).startswith(HUB_PREFIX):
         return Path(data)
-    repository, revision = hub_address(data, DATA)
+    repository, revision = hub_address(data, DATA_SET_PREFIX)
     with _hub(data) as hub:
         return Path(hub.snapshot_download(repository, repo_type="dataset", revision=revision))
 
 
-def resolved(data: str | Path) -> str:
-    """The absolute path of a data set, or its address as it is."""
-    return str(data if str(data).startswith(HUB) else Path(data).resolve())
+def absolute_address(data: str | Path) -> str:
+    """The absolute path of a data set, or its unchanged address on the Hub."""
+    return str(data if str(data).startswith(HUB_PREFIX) else Path(data).resolve())
 
 
 def folder_beside(model: str | Path) -> Path:
-    """The folder that a model lies in; the working folder for a name and for an address."""
-    return Path() if str(model).startswith(HUB) else Path(model).parent
+    """The folder of a model's file; the working folder for a name and for an address."""
+    return Path() if str(model).startswith(HUB_PREFIX) else Path(model).parent
 
 
 def config_names() -> list[str]:
@@ -117,23 +128,25 @@ def config_names() -> list[str]:
 
 
 def config_path_of(config: str) -> str:
-    """The file of a configuration's name: ``flickr8k``, or ``configs/flickr8k.yaml``.
+    """Resolve a configuration's name, ``flickr8k`` or ``configs/flickr8k.yaml``, to its file.
 
-    A file of this path comes first. Any other text is returned as it is.
+    An existing file of this path comes first. Any other text is returned unchanged.
     """
-    path, ours = Path(config), CONFIGS / f"{Path(config).stem}.yaml"
+    path = Path(config)
+    shipped_file = CONFIGS / f"{path.stem}.yaml"
     is_name = str(path.parent) in (".", "configs") and path.suffix in ("", ".yaml")
-    return str(ours) if is_name and ours.is_file() and not path.is_file() else config
+    is_shipped = is_name and shipped_file.is_file() and not path.is_file()
+    return str(shipped_file) if is_shipped else config
 
 
-def hub_address(text: str | Path, kind: str = "") -> tuple[str, str | None]:
-    """The repository and the revision in ``hf://owner/name@revision``; None for the main branch.
+def hub_address(text: str | Path, prefix: str = "") -> tuple[str, str | None]:
+    """Parse the repository and the revision, or None, of ``hf://owner/name@revision``.
 
-    `kind` stands before the owner.
+    The address has `prefix` before the owner.
     """
-    parts = re.fullmatch(rf"hf:/{{1,2}}{kind}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
+    parts = re.fullmatch(rf"hf:/{{1,2}}{prefix}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
     if not parts:
-        address = f"hf://{kind}OWNER/NAME"
+        address = f"hf://{prefix}OWNER/NAME"
         raise InputError(f"{text}: give {address}, or {address}@REVISION")
     return parts[1], parts[2]
 
@@ -145,12 +158,12 @@ def push(
     message: str,
     private: bool | None = None,
 ) -> str:
-    """Upload files to the root of a repository in one commit; returns the commit's address.
+    """Upload files to the root of a repository in one commit, and return the commit's address.
 
     Args:
-        repository: owner and name; it is made if missing.
-        revision: a branch, made if it is missing; None for the main branch.
-        files: what to upload.
+        repository: owner and name; created if missing.
+        revision: a branch, created if missing; None for the main branch.
+        files: the files to upload.
         message: of the commit.
         private: whether a new repository is private; None for the owner's default.
 
@@ -162,14 +175,16 @@ def push(
         api.create_repo(repository, private=private, exist_ok=True)
         if revision:
             api.create_branch(repository, branch=revision, exist_ok=True)
-        added = [hub.CommitOperationAdd(file.name, file) for file in files]
-        commit = api.create_commit(repository, added, commit_message=message, revision=revision)
+        operations = [hub.CommitOperationAdd(file.name, file) for file in files]
+        commit = api.create_commit(
+            repository, operations, commit_message=message, revision=revision
+        )
     return str(commit.commit_url)
 
 
 @contextmanager
 def _hub(address: str | Path) -> Iterator[Any]:
-    """The Hub's library, whose errors within the block become lines with a remedy."""
+    """Import the Hub's library; its errors within the block become an InputError with a remedy."""
     try:
         import huggingface_hub
         from huggingface_hub.utils import disable_progress_bars
@@ -181,10 +196,10 @@ def _hub(address: str | Path) -> Iterator[Any]:
         disable_progress_bars()
     try:
         yield huggingface_hub
-    except Exception as error:  # of the Hub's library or of those that it uses for its requests
-        kinds = [kind.__name__ for kind in type(error).__mro__]
+    except Exception as error:  # of the Hub's library or of its HTTP library
+        class_names = [error_class.__name__ for error_class in type(error).__mro__]
         status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = next((REFUSALS[kind] for kind in kinds if kind in REFUSALS), None)
+        reason = next((REFUSALS[name] for name in class_names if name in REFUSALS), None)
         if status in (401, 403):
             reason = reason or f"the Hub refused ({status}); run hf auth login"
         cause = error.__cause__ or error  # an upload's error is wrapped

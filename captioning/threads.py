@@ -1,4 +1,4 @@
-"""Batches at once on a CPU, each in a thread of its own: one batch keeps few cores busy."""
+"""Works on several batches at once on a CPU, one per thread, since one keeps few cores busy."""
 
 import os
 from collections import deque
@@ -12,13 +12,13 @@ from typing import TypeVar
 import torch
 
 WAITING = 2
-"""Batches that wait for a thread, so that none runs out of work."""
+"""Number of batches that wait for a thread, so that none runs out of work."""
 
-MOST = 16
-"""The most batches at once: more would wait for Python's lock, and each takes 150 MB or more."""
+MAX_THREADS = 16
+"""Maximum number of batches at once: more would wait for Python's lock, and each needs 150 MB."""
 
-LEAST = 4
-"""Photos of a batch that are worth a thread."""
+MIN_BATCH = 4
+"""Minimum number of photos in the batch of a thread."""
 
 if hasattr(os, "register_at_fork"):  # a fork has no threads of OpenMP, and would wait for them
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
@@ -27,22 +27,22 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _sharing = Lock()
-"""Held while threads take shares of PyTorch's threads; one that starts then would take one, too."""
+"""Held while a pool divides PyTorch's threads among its own, so that no other pool starts."""
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of `size`; the last list holds the rest."""
+    """Group items in lists of `size`; the last list may be shorter."""
     items = iter(items)
-    while part := list(islice(items, size)):
-        yield part
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 def thread_count(device: torch.device) -> int:
-    """The most batches that `in_threads` works on at once."""
+    """Maximum number of batches that `in_threads` works on at once."""
     if device.type != "cpu":
         return 1
     with _sharing:
-        return min(MOST, torch.get_num_threads())
+        return min(MAX_THREADS, torch.get_num_threads())
 
 
 def read_ahead(
@@ -56,14 +56,14 @@ def read_ahead(
     The pool is shut down at the end.
     """
     pool = pool or ThreadPoolExecutor()
-    begun: deque[Future[Result]] = deque()
+    futures: deque[Future[Result]] = deque()
     try:
         for item in items:
-            begun.append(pool.submit(work, item))
-            if len(begun) > ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+            futures.append(pool.submit(work, item))
+            if len(futures) > ahead:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -76,18 +76,16 @@ def in_threads(
 ) -> Generator[Result, None, None]:
     """The result of `work` for each item, in order.
 
-    On a CPU several items are worked on at once, each by a thread with its share of PyTorch's
-    threads; elsewhere one after another. Gradients and autocast are as in the calling thread.
-
-    The calling thread reads the items, few ahead. With `in_turn`, a CPU takes one item after
-    another, too.
+    A CPU works on several items at once, each in a thread with its share of PyTorch's threads;
+    other devices, and a CPU with `in_turn`, take one item after another. Gradients and autocast are
+    as in the calling thread, which reads the items, few ahead.
     """
     gradients = torch.is_grad_enabled()
     autocast = torch.is_autocast_enabled(device.type)
     dtype, cache = torch.get_autocast_dtype(device.type), torch.is_autocast_cache_enabled()
 
-    def done(item: Item | Exception) -> Result:
-        if isinstance(item, Exception):  # of reading an item, raised after the results before it
+    def work_or_raise(item: Item | Exception) -> Result:
+        if isinstance(item, Exception):  # of reading, raised after the results of earlier items
             raise item
         precision = torch.autocast(device.type, dtype, autocast, cache)
         with torch.set_grad_enabled(gradients), precision:
@@ -99,20 +97,21 @@ def in_threads(
         except Exception as error:
             yield error
 
-    waiting = read()
-    first = list(islice(waiting, 1 if in_turn else thread_count(device)))
-    if len(first) < 2:
-        yield from map(done, chain(first, waiting))
+    queue = read()
+    first_items = list(islice(queue, 1 if in_turn else thread_count(device)))
+    threads = len(first_items)
+    queue = chain(first_items, queue)
+    if threads < 2:
+        yield from map(work_or_raise, queue)
     else:
-        pool = _sharing_pool(len(first))
-        yield from read_ahead(done, chain(first, waiting), len(first) + WAITING, pool)
+        yield from read_ahead(work_or_raise, queue, threads + WAITING, _sharing_pool(threads))
 
 
 def _sharing_pool(count: int) -> ThreadPoolExecutor:
     """A pool whose threads have started, each with its share of PyTorch's threads."""
     pool, all_started = ThreadPoolExecutor(count), Barrier(count)
 
-    def take(share: int) -> None:
+    def take_share(share: int) -> None:
         torch.get_num_threads()  # otherwise the first operation sets the number of other threads
         torch.set_num_threads(share)
         all_started.wait()
@@ -120,8 +119,8 @@ def _sharing_pool(count: int) -> ThreadPoolExecutor:
     with _sharing:
         threads = torch.get_num_threads()
         try:
-            list(pool.map(take, [threads // count] * count))
+            list(pool.map(take_share, [threads // count] * count))
         finally:
             all_started.abort()  # nobody waits, unless a thread could not start
-            torch.set_num_threads(threads)  # of threads that start from now on
+            torch.set_num_threads(threads)  # for threads that start later
     return pool

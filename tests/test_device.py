@@ -5,7 +5,7 @@ from captioning import device
 
 
 @pytest.mark.parametrize(
-    ("amx", "avx512", "is_intels", "onednn", "precision"),
+    ("amx", "avx512", "is_intel", "onednn", "precision"),
     [
         (True, True, True, True, "bf16-mixed"),
         (False, True, False, True, "bf16-mixed"),
@@ -17,7 +17,7 @@ from captioning import device
 def test_trainings_run_in_the_precision_that_is_fast(
     amx: bool | None,
     avx512: bool | None,
-    is_intels: bool,
+    is_intel: bool,
     onednn: bool,
     precision: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -28,6 +28,6 @@ def test_trainings_run_in_the_precision_that_is_fast(
             monkeypatch.delattr(torch.cpu, name, raising=False)
         else:
             monkeypatch.setattr(torch.cpu, name, lambda has=has: has, raising=False)
-    monkeypatch.setattr(device, "is_intels", lambda: is_intels)
+    monkeypatch.setattr(device, "is_intel", lambda: is_intel)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: onednn)
     assert device.fast_precision() == precision

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from captioning.errors import InputError
-from captioning.files import read_json, remove_unfinished, text_of, write_json, written_whole
+from captioning.files import read_json, read_text, remove_unfinished, write_json, written_whole
 
 
 def test_a_file_appears_only_when_its_block_has_ended(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_what_is_no_regular_file_is_refused_at_once(
     with Path("sparse.json").open("wb") as file:
         file.truncate(2**42)  # four terabytes of nothing
     with pytest.raises(InputError, match=told):
-        text_of(name)
+        read_text(name)

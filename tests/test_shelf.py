@@ -16,7 +16,9 @@ NAMES = [model.name for model in shipped_models()]
 
 
 @pytest.mark.parametrize("model", shipped_models(), ids=NAMES)
-def test_a_shipped_model_captions_is_small_and_has_a_card(model: captioning.shelf.Shipped) -> None:
+def test_a_shipped_model_captions_is_small_and_has_a_card(
+    model: captioning.shelf.ShippedModel,
+) -> None:
     noise = torch.randint(256, (3, 90, 120), dtype=torch.uint8)
     assert captioning.load(model.name)(noise).words
     assert model.file.stat().st_size <= 30_000_000

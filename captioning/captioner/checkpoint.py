@@ -20,7 +20,7 @@ from captioning.data.images import MEGAPIXELS
 from captioning.errors import InputError, is_memory_full, printable, removed, shown
 from captioning.files import opened, read_json
 from captioning.progress_bar import say
-from captioning.shelf import DEFAULT, FOLDER, path_of
+from captioning.shelf import DEFAULT_MODEL, FOLDER, path_of
 
 CONFIG_KEY = "captioner"
 """The key of the captioner's config in a checkpoint, or in the metadata of an exported file."""
@@ -36,7 +36,7 @@ BUILT_WITHOUT_VALUES = ("captioning", "torch", "torchvision")
 
 
 def load(
-    checkpoint: str | Path = DEFAULT,
+    checkpoint: str | Path = DEFAULT_MODEL,
     device: str | torch.device = "cpu",
     bfloat16: bool = False,
     max_megapixels: float = MEGAPIXELS,

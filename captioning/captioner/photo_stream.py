@@ -11,8 +11,8 @@ import torch
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, PhotoSource, Preprocessing, View, is_one_photo
 from captioning.errors import InputError, PhotoError, printable, shown
-from captioning.files import LONGEST_PATH
-from captioning.threads import LEAST, batched, in_threads, read_ahead, thread_count
+from captioning.files import MAX_PATH_LENGTH
+from captioning.threads import MIN_BATCH, batched, in_threads, read_ahead, thread_count
 
 Result = TypeVar("Result")
 
@@ -60,7 +60,7 @@ def photo_batches(
     if isinstance(sequence, Sized) and not in_turn:  # equal batches that keep all threads busy
         rounds = math.ceil(len(sequence) / (batch_size * threads))
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
-        size = min(batch_size, max(LEAST, equal_size))
+        size = min(batch_size, max(MIN_BATCH, equal_size))
     views = read_ahead(partial(photo_view, preprocessing), enumerate(sequence), AHEAD * size)
     yield from in_threads(work, batched(views, size), device, in_turn)
 
@@ -70,7 +70,7 @@ def photo_view(
 ) -> PhotoView | PhotoError:
     """Read a photo, with its place in a stream, or return why it cannot be read."""
     number, photo = numbered_photo
-    is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= LONGEST_PATH
+    is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= MAX_PATH_LENGTH
     name = photo if is_named else f"photo {number + 1}"
     try:
         source = preprocessing.photo_source(photo, str(name))

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from captioning.errors import InputError
 from captioning.progress_bar import stage
-from captioning.shelf import DEFAULT, path_of
+from captioning.shelf import DEFAULT_MODEL, path_of
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
@@ -98,7 +98,7 @@ class DataOptions:
 class ModelOptions:
     """Which model captions, and how it computes."""
 
-    model: Annotated[str, Parameter(allow_repeating=False)] = DEFAULT
+    model: Annotated[str, Parameter(allow_repeating=False)] = DEFAULT_MODEL
     """A file, a folder, hf://OWNER/NAME, or the name of a model that comes with the package."""
     batch_size: PositiveInt = 16
     """Photos at a time."""

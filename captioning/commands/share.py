@@ -8,14 +8,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from captioning.errors import InputError, printable
-from captioning.shelf import DEFAULT, DOWNLOADED, hub_address, path_of, push, shipped_models
+from captioning.shelf import DEFAULT_MODEL, DOWNLOADED, hub_address, path_of, push, shipped_models
 
 
 def models() -> None:
     """List the models that come with the package, with their data, scores and terms."""
     for model in shipped_models():
         megabytes = model.file.stat().st_size / 1e6
-        is_default = ", the default" if model.name == DEFAULT else ""
+        is_default = ", the default" if model.name == DEFAULT_MODEL else ""
         print(f"{model.name} ({megabytes:.0f} MB{is_default})")
         for title in ("data", "scores", "licence", "card"):
             print(f"  {title + ':':9}{getattr(model, title)}")
@@ -65,7 +65,7 @@ def export_model(
     from captioning.web.site import write_site
 
     name = "/".join(Path(source).parts[-2:]) or "model"  # no whole paths
-    write_site(load(source), target, name, runtime, examples=source == DEFAULT)
+    write_site(load(source), target, name, runtime, examples=source == DEFAULT_MODEL)
     print(printable(target))
     print(printable(f"python -m http.server -b 127.0.0.1 -d {shlex.quote(target)}"))
 

@@ -17,7 +17,7 @@ from captioning.commands.options import (
     Tokenizer,
 )
 from captioning.errors import printable
-from captioning.shelf import DEFAULT
+from captioning.shelf import DEFAULT_MODEL
 
 Keys = Annotated[
     str,
@@ -88,7 +88,7 @@ def finetune_model(
     data: Path,
     /,
     *,
-    model: str = DEFAULT,
+    model: str = DEFAULT_MODEL,
     out: Path | None = None,
     epochs: PositiveInt | None = None,
     seed: int = 0,

@@ -16,7 +16,7 @@ from captioning.data.readers.dataset_files import id_finder, path_ends
 from captioning.data.readers.fields import Entry, field, numbered, parse_entries
 from captioning.data.readers.rows import is_photo_name, parse_json_lines, read_table
 from captioning.errors import InputError, reading
-from captioning.files import text_of
+from captioning.files import read_text
 from captioning.progress_bar import stage
 
 REMEDY = (
@@ -168,7 +168,7 @@ def _read_captions(
         return captions, table.problems
     problems: list[Problem] = []
     entries: Iterable[Entry]
-    text = text_of(file)
+    text = read_text(file)
     if file.suffix.lower() == ".jsonl" or text.lstrip().startswith("{"):
         entries, problems = parse_json_lines(file, text)
     else:

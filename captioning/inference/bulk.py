@@ -14,7 +14,7 @@ from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
 from captioning.errors import InputError, PhotoError, printable_json
-from captioning.files import flat, only_writer, read_json, write_json, written_whole
+from captioning.files import dotted_items, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
 from captioning.threads import batched
@@ -97,8 +97,8 @@ class Shards:
             return
         if not isinstance(manifest, dict):
             raise InputError(f"{path}: missing or damaged; give another folder to --out")
-        earlier_settings = dict(flat(manifest))
-        for name, value in flat(self.settings):
+        earlier_settings = dict(dotted_items(manifest))
+        for name, value in dotted_items(self.settings):
             earlier_value = earlier_settings.get(name)
             if earlier_value != value:
                 change = "" if name == "model" else f", {earlier_value} and not {value}"

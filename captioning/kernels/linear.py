@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from captioning.device import is_intels, multiplies_bfloat16_fast
+from captioning.device import is_intel, multiplies_bfloat16_fast
 from captioning.kernels.compiled import Compiled
 
 ROWS = 160
@@ -89,7 +89,7 @@ def onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
 @cache
 def _has_onednn() -> bool:
     operators = ("_linear_pointwise", "_reorder_linear_weight")
-    available = torch.backends.mkldnn.is_available() and not is_intels()
+    available = torch.backends.mkldnn.is_available() and not is_intel()
     return available and all(hasattr(torch.ops.mkldnn, name) for name in operators)
 
 

@@ -15,7 +15,7 @@ from captioning.serving.app import application
 from captioning.serving.decoding import Decoders
 from captioning.serving.protection import Limits
 from captioning.shapes import picture, random_scene
-from captioning.shelf import DEFAULT
+from captioning.shelf import DEFAULT_MODEL
 from captioning.web.page import PHOTO_BUTTONS, PHOTOS
 
 PIXELS = 256  # side of a scene's picture
@@ -32,7 +32,9 @@ TABS = (
 """Of the page of photos, and of that of drawn scenes below it."""
 
 
-def demo_application(limits: Limits, maps: Sequence[str] = (), model: str = DEFAULT) -> FastAPI:
+def demo_application(
+    limits: Limits, maps: Sequence[str] = (), model: str = DEFAULT_MODEL
+) -> FastAPI:
     """Both pages; `model` captions the photos."""
     decoders = Decoders(limits)
     app = application(load(model), model, 16, limits, maps, PHOTO_BUTTONS, TABS[0], decoders)

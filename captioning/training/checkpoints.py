@@ -16,7 +16,7 @@ from torch import Tensor
 from captioning.captioner import load
 from captioning.captioner.checkpoint import CONFIG_KEY, fitted_tensors
 from captioning.errors import InputError, shown
-from captioning.files import flat, written_whole
+from captioning.files import dotted_items, written_whole
 from captioning.models.encoder import measured_offset
 from captioning.training.callbacks import StopEarly, is_at_zero
 from captioning.training.configuration import check_within
@@ -198,9 +198,9 @@ def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
     Raises:
         InputError: a setting has changed that would have no effect.
     """
-    old_settings = dict(flat(yaml.safe_load(config.read_text(encoding="utf-8"))))
+    old_settings = dict(dotted_items(yaml.safe_load(config.read_text(encoding="utf-8"))))
     lines = []
-    for key, new in flat(settings):
+    for key, new in dotted_items(settings):
         old = old_settings.get(key, new)
         if old == new or key in ("trainer.default_root_dir", "trainer.max_epochs"):
             continue  # a training may be moved, or go on for longer

@@ -25,7 +25,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException, SI
 
 from captioning.configurable import USER_MODULES
 from captioning.errors import InputError, reading, removed, shown
-from captioning.files import text_of
+from captioning.files import read_text
 from captioning.models.model import limited_parameters
 from captioning.shelf import config_names, config_path_of
 
@@ -86,7 +86,7 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
 def _check_keys(path: str) -> None:
     """Raise InputError unless a file holds a configuration that leaves earlier runs alone."""
     with reading(path, yaml.YAMLError):
-        content = yaml_value(text_of(path))
+        content = yaml_value(read_text(path))
     if not isinstance(content, dict) or any(isinstance(part, list) for part in content.values()):
         raise InputError(f"{path}: not a configuration; see captioning train --help")
     for key, part in content.items():

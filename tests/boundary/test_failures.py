@@ -153,7 +153,7 @@ def test_after_a_kill_and_a_full_disk_a_command_goes_on(
 def test_a_folder_has_one_writer_until_it_is_killed(
     name: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.1)
     out, (ready, held) = tmp_path / "out", os.pipe()
     out.mkdir()
 

@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 from captioning.captioner import export, load
 from captioning.captioner.calibration import (
     FEATURES,
-    FEATURES_OF_LISTS,
     Calibration,
     confidence_features,
 )

@@ -173,7 +173,7 @@ def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
 def test_the_settings_of_a_training_that_runs_in_the_folder_stay(
     folder: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.1)
     out = tmp_path / "out"
     out.mkdir()
     (out / "finetune.yaml").write_text("of the other training")

@@ -17,7 +17,7 @@ from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.splits import SPLITS, split_name
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
-from captioning.files import text_of
+from captioning.files import read_text
 
 TOKENS = ("Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt")
 LISTS = {
@@ -118,7 +118,7 @@ class Flickr30kEntities(Reader):
 
     def _parse_image(self, image: tuple[str, Path, bool]) -> Record:
         name, photo, needs_objects = image
-        sentences = text_of(self.root / SENTENCES / f"{name}.txt").splitlines()
+        sentences = read_text(self.root / SENTENCES / f"{name}.txt").splitlines()
         captions: list[str] = []
         phrases: list[tuple[Phrase, ...]] = []
         for sentence in filter(str.strip, sentences):
@@ -133,7 +133,7 @@ class Flickr30kEntities(Reader):
 
 def _read_list(file: Path) -> list[str]:
     """The lines of a file, without repeats and empty ones."""
-    return list(dict.fromkeys(filter(None, map(str.strip, text_of(file).splitlines()))))
+    return list(dict.fromkeys(filter(None, map(str.strip, read_text(file).splitlines()))))
 
 
 def _parse_sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
@@ -160,7 +160,7 @@ def _parse_sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
 
 def _read_boxes(file: Path) -> list[ImageObject]:
     with reading(file, ElementTree.ParseError):
-        root = ElementTree.fromstring(text_of(file))
+        root = ElementTree.fromstring(read_text(file))
     objects: list[ImageObject] = []
     for annotation in root.iter("object"):
         box = annotation.find("bndbox")

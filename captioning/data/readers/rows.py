@@ -18,7 +18,7 @@ from captioning.data.readers.fields import Entry, field, listed, numbered, parse
 from captioning.data.readers.reader import Row
 from captioning.data.splits import ALIASES, SPLITS, split_name
 from captioning.errors import InputError, shown
-from captioning.files import read_json, text_of
+from captioning.files import read_json, read_text
 
 IMAGE_COLUMNS = (
     *("file_name", "filename", "file", "image_path", "file_path", "filepath", "path", "image_name"),
@@ -79,7 +79,7 @@ def read_table(
     if suffix == ".json":
         entries = _read_json_list(file)
     elif suffix == ".jsonl":
-        entries, problems = parse_json_lines(file, text_of(file))
+        entries, problems = parse_json_lines(file, read_text(file))
     else:
         entries, problems = _read_csv(file)
     if not entries:
@@ -162,7 +162,7 @@ def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
 
 def _csv_lines(file: Path) -> Iterator[Entry]:
     """The values of each line that is not empty, or the error of one that is not CSV."""
-    text = text_of(file)
+    text = read_text(file)
     first_line = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     positions = {
         separator: first_line.find(separator) for separator in SEPARATORS if separator in first_line

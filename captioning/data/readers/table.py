@@ -16,7 +16,7 @@ from captioning.data.readers.rows import has_columns, is_photo_name, read_table
 from captioning.data.records import Record
 from captioning.data.splits import SPLITS, split_in, split_name
 from captioning.errors import InputError
-from captioning.files import opened, text_of, walk
+from captioning.files import opened, read_text, walk
 
 TABLES = ("captions.csv", "captions.jsonl")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
@@ -141,7 +141,7 @@ class Sidecar(Reader):
 
         for photo, text_file in _photos_with_texts(folder, add_problem):
             try:
-                lines = [] if text_file is None else text_of(text_file).splitlines()
+                lines = [] if text_file is None else read_text(text_file).splitlines()
             except InputError as error:
                 problems.append(Problem(MALFORMED, str(error)))
                 continue

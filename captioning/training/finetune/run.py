@@ -17,7 +17,7 @@ from captioning.evaluation.calibration_report import CalibrationReport
 from captioning.evaluation.report import scene_judge
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import say
-from captioning.shelf import DEFAULT, resolved
+from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import BEST, LAST
 from captioning.training.finetune.choice import SHARES, best_between
 from captioning.training.finetune.messages import caption_with_start, say_plan, say_result
@@ -32,7 +32,7 @@ CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors
 
 def finetune(
     folder: str | Path,
-    model: str | Path = DEFAULT,
+    model: str | Path = DEFAULT_MODEL,
     out: str | Path | None = None,
     epochs: int | None = None,
     seed: int = 0,
@@ -71,7 +71,7 @@ def finetune(
         plan = plan._replace(epochs=min(MOST_EPOCHS, NEW_WORDS_FACTOR * plan.epochs))
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
     call: dict[str, Any] = {
-        "the folder": resolved(folder),
+        "the folder": absolute_address(folder),
         "--model": str(model),
         "--seed": seed,
         "--tokenizer": tokenizer,
@@ -79,7 +79,7 @@ def finetune(
         "--caption-column": options.get("caption_column"),
         "--photo-column": options.get("photo_column"),
         "--val-share": options.get("val_fraction"),
-        "--keep": None if keep is None else resolved(keep),
+        "--keep": None if keep is None else absolute_address(keep),
         "stages": plan.stages,
         "digest": photos.digest(),
     }
