@@ -102,7 +102,7 @@ class Report:
         texts = [references[image] for image in captions]
         candidates = [generated_tokens(caption, tokenizer) for caption in captions.values()]
         reference_tokens = [[split(text) for text in image_texts] for image_texts in texts]
-        scores = [registry.scored(scorer, candidates, reference_tokens) for scorer in scorers]
+        scores = [registry.score_tokens(scorer, candidates, reference_tokens) for scorer in scorers]
         scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
         words = list(map(words_of, candidates))
         reference_words = [list(map(words_of, image_tokens)) for image_tokens in reference_tokens]

@@ -1,4 +1,4 @@
-"""Scorers of captions against reference captions; they need no model.
+"""Scores captions against reference captions, without a model.
 
 BLEU, ROUGE-L and CIDEr are computed as in the COCO caption evaluation; METEOR and CLIPScore need
 an extra.

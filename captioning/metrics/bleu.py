@@ -13,11 +13,11 @@ from captioning.metrics.ngrams import MAX_N, corpus_of
 from captioning.metrics.scores import Scores, Words
 
 TINY, SMALL = 1e-15, 1e-9
-"""The COCO evaluation adds these to numerators and denominators to avoid divisions by zero."""
+"""Added to numerators and denominators to avoid division by zero, as in the COCO evaluation."""
 
 
 def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-    """BLEU-1 to BLEU-4 of a corpus and of its images.
+    """Compute BLEU-1 to BLEU-4 of a corpus and of its images.
 
     Counts are summed over all captions before precisions are computed. An image's score is that of
     a corpus of this image alone. Unlike in the COCO evaluation, `<unk>` matches nothing.
@@ -26,25 +26,26 @@ def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words
     matches = []
     for counts in corpus.ngrams.counts:
         shared = counts[:count][corpus.images].minimum(counts[count:]).tocoo()
-        # An n-gram counts at most as often as in the reference that has it most often.
+        # The count of an n-gram is clipped to that in the reference that has it most often.
         keys = corpus.images[shared.row] * counts.shape[1] + shared.col
-        distinct, which = np.unique(keys, return_inverse=True)
-        most = np.zeros(len(distinct))
-        np.maximum.at(most, which, shared.data)
-        matches.append(np.bincount(distinct // max(counts.shape[1], 1), most, count))
-    lengths, written = corpus.lengths, corpus.written
+        unique_keys, key_indices = np.unique(keys, return_inverse=True)
+        clipped_counts = np.zeros(len(unique_keys))
+        np.maximum.at(clipped_counts, key_indices, shared.data)
+        images = unique_keys // max(counts.shape[1], 1)
+        matches.append(np.bincount(images, clipped_counts, count))
+    lengths, reference_lengths = corpus.lengths, corpus.reference_lengths
     # The length of the closest reference; of two equally close ones, of the shorter.
-    longest = written.max() + 1
-    ranks = np.abs(written - lengths[corpus.images]) * longest + written
-    firsts = np.searchsorted(corpus.images, np.arange(count))
-    closest = np.minimum.reduceat(ranks, firsts) % longest
+    radix = reference_lengths.max() + 1
+    ranks = np.abs(reference_lengths - lengths[corpus.images]) * radix + reference_lengths
+    starts = np.searchsorted(corpus.images, np.arange(count))
+    closest = np.minimum.reduceat(ranks, starts) % radix
     ngrams = np.maximum(0, lengths[:, None] - np.arange(MAX_N))
     statistics = np.column_stack([*matches, ngrams, lengths, closest]).astype(np.float64)
     return Scores.of_counts(statistics, bleu)
 
 
 def bleu(statistics: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """BLEU-1 to BLEU-4 in [0, 1] of C captions, or of corpora, from counts; each (C,).
+    """Compute BLEU-1 to BLEU-4 in [0, 1] of C captions or corpora from counts; each (C,).
 
     BLEU-n is the geometric mean of the precisions of 1-grams to n-grams, times the brevity penalty
     (Papineni et al. 2002, section 2.3).

@@ -1,4 +1,4 @@
-"""CIDEr-D as the COCO caption evaluation computes it, its document frequencies, and a reward.
+"""CIDEr-D as the COCO caption evaluation computes it, document frequencies, and a reward.
 
 Vedantam et al., "CIDEr: Consensus-based Image Description Evaluation", CVPR 2015,
 https://arxiv.org/abs/1411.5726.
@@ -29,7 +29,7 @@ SIGMA = 6.0
 
 @dataclass(frozen=True, eq=False)
 class DocumentFrequencies:
-    """In how many images' references each n-gram occurs.
+    """Number of images whose references contain each n-gram.
 
     Attributes:
         images: the number of images.
@@ -45,37 +45,41 @@ class DocumentFrequencies:
 
     @classmethod
     def of(cls, references: Sequence[Sequence[Words]]) -> "DocumentFrequencies":
-        """The frequencies of a corpus with at least one image."""
-        found = ngram_counts(list(chain.from_iterable(references)))
+        """Count the document frequencies of a corpus with at least one image."""
+        ngrams = ngram_counts(list(chain.from_iterable(references)))
         images = np.repeat(np.arange(len(references)), list(map(len, references)))
         owners = csr_array((np.ones(len(images)), (images, np.arange(len(images)))))
-        by_image = [owners @ counts for counts in found.counts]
-        counts = [np.bincount(each.indices, minlength=each.shape[1]) for each in by_image]
-        return cls(len(references), found.numbers, found.codes, counts)
+        document_counts = []
+        for counts in ngrams.counts:
+            image_counts = owners @ counts
+            document_counts.append(
+                np.bincount(image_counts.indices, minlength=image_counts.shape[1])
+            )
+        return cls(len(references), ngrams.numbers, ngrams.codes, document_counts)
 
     def idf(
         self, numbers: Mapping[Any, int], codes: Sequence[NDArray[np.int64]]
     ) -> Iterator[NDArray[np.float64]]:
-        """Inverse document frequencies of a corpus's n-grams, from its `numbers` and `codes`.
+        """Inverse document frequencies of a corpus's n-grams, given its `numbers` and `codes`.
 
         These are log(images / frequency) for n = 1, 2, ...; an n-gram that does not occur has
         frequency 1.
         """
         words = np.array([self.numbers.get(word, -1) for word in numbers], dtype=np.int64)
-        places = words  # in `self.codes`, -1 if the n-gram does not occur
-        for n, (wanted, own, counts) in enumerate(zip(codes, self.codes, self.counts, strict=True)):
+        indices = words  # of the corpus's n-grams in `self.codes`, -1 for those without frequency
+        tables = zip(codes, self.codes, self.counts, strict=True)
+        for n, (corpus_codes, document_codes, counts) in enumerate(tables):
             if n > 0:
-                prefixes, last = np.divmod(wanted, len(words))
-                prefixes, last = places[prefixes], words[last]
-                keys = np.where(
-                    (prefixes < 0) | (last < 0), -1, prefixes * len(self.numbers) + last
-                )
-                places = np.searchsorted(own, keys)
-                places = np.where(np.append(own, -2)[places] == keys, places, -1)
-            yield np.log(float(self.images)) - np.log(np.append(counts, 1)[places])
+                prefixes, last_words = np.divmod(corpus_codes, len(words))
+                prefixes, last_words = indices[prefixes], words[last_words]
+                is_unknown = (prefixes < 0) | (last_words < 0)
+                keys = np.where(is_unknown, -1, prefixes * len(self.numbers) + last_words)
+                indices = np.searchsorted(document_codes, keys)
+                indices = np.where(np.append(document_codes, -2)[indices] == keys, indices, -1)
+            yield np.log(float(self.images)) - np.log(np.append(counts, 1)[indices])
 
     def save(self, path: str | Path) -> None:
-        """Write a NumPy archive; the frequencies must be of words, not of their ids."""
+        """Write a NumPy archive; the frequencies must be those of words, not of their ids."""
         words = np.frombuffer(json.dumps(list(self.numbers)).encode(), dtype=np.uint8)
         arrays: dict[str, Any] = {"images": np.array(self.images), "words": words}
         for n, (codes, counts) in enumerate(zip(self.codes, self.counts, strict=True), start=1):
@@ -90,13 +94,12 @@ class DocumentFrequencies:
         Raises:
             InputError: the file is missing, damaged or of another kind.
         """
-        foreign = (zipfile.BadZipFile, zlib.error, AttributeError, KeyError, TypeError)
-        with reading(path, *foreign), Path(path).open("rb") as file:
+        archive_errors = (zipfile.BadZipFile, zlib.error, AttributeError, KeyError, TypeError)
+        with reading(path, *archive_errors), Path(path).open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             words = json.loads(archive["words"].tobytes())
-            codes, counts = (
-                [archive[f"{name}{n}"] for n in range(1, MAX_N + 1)] for name in ("codes", "counts")
-            )
+            codes = [archive[f"codes{n}"] for n in range(1, MAX_N + 1)]
+            counts = [archive[f"counts{n}"] for n in range(1, MAX_N + 1)]
             numbers = {word: number for number, word in enumerate(words)}
             return cls(int(archive["images"]), numbers, codes, counts)
 
@@ -106,7 +109,7 @@ def cider_scores(
     references: Sequence[Sequence[Words]],
     frequencies: DocumentFrequencies | None = None,
 ) -> Scores:
-    """CIDEr-D, from 0 to 10, of a corpus and of its images.
+    """Compute CIDEr-D, from 0 to 10, of a corpus and of its images.
 
     A caption is a TF-IDF vector over n-grams. Its score is ten times the mean, over references and
     n = 1 to 4, of the cosine similarity, with counts clipped to those of the reference and a
@@ -116,25 +119,28 @@ def cider_scores(
     Args:
         candidates: one caption per image.
         references: of each image.
-        frequencies: default: those of the references, as in the COCO evaluation.
+        frequencies: document frequencies; by default those of the references, as in the COCO
+            evaluation.
     """
     corpus, count = corpus_of(candidates, references), len(candidates)
     frequencies, images = frequencies or DocumentFrequencies.of(references), corpus.images
     similarities = np.zeros(len(images))
     idfs = frequencies.idf(corpus.ngrams.numbers, corpus.ngrams.codes)
     for counts, idf in zip(corpus.ngrams.counts, idfs, strict=True):
-        values, everywhere = counts.astype(np.float64), np.ones(len(idf))
-        values.data *= idf[values.indices]
-        norms = np.sqrt(values.power(2) @ everywhere)
-        own, written = values[:count][images], values[count:]
-        products = own.minimum(written).multiply(written) @ everywhere
+        vectors, ones = counts.astype(np.float64), np.ones(len(idf))
+        vectors.data *= idf[vectors.indices]
+        norms = np.sqrt(vectors.power(2) @ ones)
+        candidate_vectors, reference_vectors = vectors[:count][images], vectors[count:]
+        clipped_vectors = candidate_vectors.minimum(reference_vectors)
+        products = clipped_vectors.multiply(reference_vectors) @ ones
         norms = norms[:count][images] * norms[count:]
         similarities += np.divide(products, norms, out=np.zeros(len(images)), where=norms > 0)
     # The COCO evaluation takes the number of bigrams as the length of a caption.
-    lengths, longer = (np.maximum(0, each - 1) for each in (corpus.lengths, corpus.written))
-    penalty = np.exp(-((lengths[images] - longer) ** 2) / (2 * SIGMA**2))
-    summed = np.bincount(images, similarities * penalty)
-    return Scores.of("CIDEr", 10 / MAX_N * summed / np.bincount(images))
+    lengths = np.maximum(0, corpus.lengths - 1)
+    reference_lengths = np.maximum(0, corpus.reference_lengths - 1)
+    penalty = np.exp(-((lengths[images] - reference_lengths) ** 2) / (2 * SIGMA**2))
+    sums = np.bincount(images, similarities * penalty)
+    return Scores.of("CIDEr", 10 / MAX_N * sums / np.bincount(images))
 
 
 def rewards(
@@ -143,14 +149,16 @@ def rewards(
     frequencies: DocumentFrequencies,
     bleu: float = 0.0,
 ) -> NDArray[np.float64]:
-    """CIDEr-D plus `bleu` times sentence BLEU-4 of each image's N samples, (B, N).
+    """Compute CIDEr-D plus `bleu` times sentence BLEU-4 of each image's N samples, (B, N).
 
-    Captions may be words or ids, but of the same kind as in the frequencies. If samples and
-    references contain the end token, ending a caption is rewarded too.
+    Captions are words or ids, as in the document frequencies. If samples and references contain the
+    end token, ending a caption is rewarded too.
     """
     candidates = list(chain.from_iterable(samples))
-    written = [several for its, several in zip(samples, references, strict=True) for _ in its]
-    found = cider_scores(candidates, written, frequencies).images["CIDEr"]
+    sample_references: list[Sequence[Words]] = []
+    for image_samples, image_references in zip(samples, references, strict=True):
+        sample_references += [image_references] * len(image_samples)
+    scores = cider_scores(candidates, sample_references, frequencies).images["CIDEr"]
     if bleu:
-        found = found + bleu * bleu_scores(candidates, written).images["BLEU-4"]
-    return found.reshape(len(samples), -1)
+        scores = scores + bleu * bleu_scores(candidates, sample_references).images["BLEU-4"]
+    return scores.reshape(len(samples), -1)

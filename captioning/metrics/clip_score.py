@@ -1,4 +1,4 @@
-"""CLIPScore and RefCLIPScore: how well a caption fits the photo, and the references.
+"""CLIPScore and RefCLIPScore: similarity of a caption to the photo and to references.
 
 Hessel et al., "CLIPScore: A Reference-free Evaluation Metric for Image Captioning", EMNLP 2021,
 https://arxiv.org/abs/2104.08718. CLIP is Radford et al., "Learning Transferable Visual Models From
@@ -6,6 +6,7 @@ Natural Language Supervision", ICML 2021, https://arxiv.org/abs/2103.00020, as o
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,24 @@ from captioning.data.images import MAX_PIXELS, read_image
 from captioning.errors import InputError
 from captioning.metrics.scores import Scores
 from captioning.progress_bar import ProgressBar, stage
+from captioning.threads import batched
 
-NAME = "CLIPScore"
+CLIP_SCORE = "CLIPScore"
 PROMPT = "A photo depicts "
 """The prefix of each text (section 3)."""
 
 SCALE = 2.5
-"""Rescales cosines, which are rarely above 0.4, to most of [0, 1]; w in section 3."""
+"""Factor of cosines, which are rarely above 0.4; w in section 3."""
 
-HUB = "timm/vit_base_patch32_clip_224.openai"
+CLIP_REPOSITORY = "timm/vit_base_patch32_clip_224.openai"
 """OpenAI's ViT-B/32, which Hessel et al. 2021 use, on the Hugging Face Hub."""
 
 FILES = ("open_clip_config.json", "open_clip_model.safetensors")
-PHOTOS, TEXTS = 32, 256
-"""Batch sizes."""
+PHOTO_BATCH, TEXT_BATCH = 32, 256
 
 
 class ClipScore:
-    """Scores captions by CLIP, untokenized, since CLIP has its own tokenizer.
+    """Scores untokenized captions by CLIP, which has its own tokenizer.
 
     Args:
         photos: the path of each photo by image id.
@@ -57,21 +58,25 @@ class ClipScore:
             import open_clip  # takes seconds
         except ModuleNotFoundError as error:
             raise InputError(
-                f"{NAME} needs {error.name}; pip install 'captioning[clip]', or omit {NAME}"
+                f"{CLIP_SCORE} needs {error.name}; pip install 'captioning[clip]', or omit "
+                f"{CLIP_SCORE}"
             ) from None
-        source = f"hf-hub:{HUB}" if weights is None else f"local-dir:{weights}"
+        source = f"hf-hub:{CLIP_REPOSITORY}" if weights is None else f"local-dir:{weights}"
         try:
             if weights is not None and not all((Path(weights) / name).is_file() for name in FILES):
                 raise FileNotFoundError("files are missing")
             with stage("loading CLIP"):
-                made = open_clip.create_model_from_pretrained(source, device=device)
+                model, self._preprocess = open_clip.create_model_from_pretrained(
+                    source, device=device
+                )
                 self._tokenize = open_clip.get_tokenizer(source)
         except Exception as error:  # open_clip raises nearly anything on damaged files
             raise InputError(
-                f"{weights or HUB}: cannot be loaded ({' '.join(str(error).split())[:200]}); "
-                f"give a folder with {' and '.join(FILES)}, such as a copy of {HUB}"
+                f"{weights or CLIP_REPOSITORY}: cannot be loaded "
+                f"({' '.join(str(error).split())[:200]}); "
+                f"give a folder with {' and '.join(FILES)}, such as a copy of {CLIP_REPOSITORY}"
             ) from None
-        self._model, self._preprocess = made[0].eval(), made[1]
+        self._model = model.eval()
         self._photos, self._device, self._max_pixels = photos, device, max_pixels
 
     def __call__(
@@ -80,19 +85,24 @@ class ClipScore:
         references: Sequence[Sequence[str]],
         images: Sequence[Hashable],
     ) -> Scores:
-        """CLIPScore and RefCLIPScore of captions, by references and ids of their images.
+        """Compute CLIPScore and RefCLIPScore of captions.
+
+        Args:
+            captions: untokenized.
+            references: of each caption.
+            images: the image id of each caption.
 
         Raises:
             InputError: a photo is missing, damaged or too large.
         """
-        every = [*captions, *(text for each in references for text in each)]
-        of_photo = _vectors("photos", images, PHOTOS, self._encode_photos)
-        of_text = _vectors("texts", every, TEXTS, self._encode_texts)
-        rows = [
-            clip_scores(of_text[caption], of_photo[image], np.stack([of_text[t] for t in written]))
-            for caption, written, image in zip(captions, references, images, strict=True)
-        ]
-        columns = dict(zip((NAME, "RefCLIPScore"), np.array(rows).T, strict=True))
+        texts = [*captions, *chain.from_iterable(references)]
+        photo_vectors = _vectors("photos", images, PHOTO_BATCH, self._encode_photos)
+        text_vectors = _vectors("texts", texts, TEXT_BATCH, self._encode_texts)
+        rows = []
+        for caption, image_references, image in zip(captions, references, images, strict=True):
+            reference_vectors = np.stack([text_vectors[text] for text in image_references])
+            rows.append(clip_scores(text_vectors[caption], photo_vectors[image], reference_vectors))
+        columns = dict(zip((CLIP_SCORE, "RefCLIPScore"), np.array(rows).T, strict=True))
         return Scores({name: float(scores.mean()) for name, scores in columns.items()}, columns)
 
     def _encode_photos(self, images: Sequence[Hashable]) -> Any:
@@ -108,17 +118,16 @@ class ClipScore:
 def _vectors(
     units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
 ) -> dict[Any, NDArray[np.float64]]:
-    """The unit vector of each of the inputs, which may repeat."""
-    different = list(dict.fromkeys(inputs))
-    found: dict[Any, NDArray[np.float64]] = {}
-    with ProgressBar(NAME, units, total=len(different)) as bar, torch.inference_mode():
-        for start in range(0, len(different), size):
-            some = different[start : start + size]
-            vectors = encode(some).double().cpu().numpy()
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-            found |= dict(zip(some, vectors, strict=True))
-            bar.update(len(some))
-    return found
+    """The unit vector of each distinct input."""
+    distinct = list(dict.fromkeys(inputs))
+    vectors: dict[Any, NDArray[np.float64]] = {}
+    with ProgressBar(CLIP_SCORE, units, total=len(distinct)) as bar, torch.inference_mode():
+        for batch in batched(distinct, size):
+            batch_vectors = encode(batch).double().cpu().numpy()
+            batch_vectors /= np.linalg.norm(batch_vectors, axis=1, keepdims=True)
+            vectors |= dict(zip(batch, batch_vectors, strict=True))
+            bar.update(len(batch))
+    return vectors
 
 
 def clip_scores(
@@ -130,7 +139,7 @@ def clip_scores(
     harmonic mean with the largest cosine of caption and reference, (R, D). Negative cosines count
     as 0.
     """
-    own = SCALE * max(float(caption @ photo), 0.0)
-    nearest = max(float((references @ caption).max()), 0.0)
-    total = own + nearest
-    return own, 2 * own * nearest / total if total else 0.0
+    clip_score = SCALE * max(float(caption @ photo), 0.0)
+    reference_cosine = max(float((references @ caption).max()), 0.0)
+    total = clip_score + reference_cosine
+    return clip_score, 2 * clip_score * reference_cosine / total if total else 0.0

@@ -1,4 +1,4 @@
-r"""Words for METEOR: how text is split into them, their stems, synonyms and function words.
+r"""Words for METEOR: their tokenization, stems, synonyms and function words.
 
 METEOR splits more than the tokenizer of the COCO evaluation: `t-shirt` is two words, `'s` is an
 apostrophe and an s, and `u.s.` is `us`. The rules reproduce the program's option `-norm`; they were
@@ -17,26 +17,26 @@ BAR = "|||"
 """The separator of the authors' program, which removes it from captions."""
 
 UNKNOWN = "unknownword"
-"""Replaces `<unk>`, which would be split: one word that no reference has."""
+"""Replaces `<unk>`, which METEOR would split, by a word that no reference has."""
 
-LETTER = (
+LETTERS = (
     r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u0527\u1d00-\u1d7f\ua640-\ua66e"
     r"\ua67e-\ua697"
 )
-PLAIN = re.compile("[a-z ]*")
+PLAIN_TEXT = re.compile("[a-z ]*")
 
 DOT = "\uffff"
-"""Replaces each full stop of an ellipsis, which is one word; not a character."""
+"""Replaces each full stop of an ellipsis, which is one word; a code point without character."""
 
-RULES = [
+SPLITTING_RULES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         ("[‘’`]", "'"),  # noqa: RUF001
         ("[“”]", '"'),
         ("--", "-"),
-        (rf"([^{LETTER}0-9\s.',\-])", r" \1 "),
+        (rf"([^{LETTERS}0-9\s.',\-])", r" \1 "),
         (r"\.{2,}", lambda dots: f" {DOT * len(dots[0])} "),
-        (rf"([{LETTER}0-9.])-([{LETTER}0-9])", r"\1 \2"),
+        (rf"([{LETTERS}0-9.])-([{LETTERS}0-9])", r"\1 \2"),
         ("–", "-"),  # noqa: RUF001
         # A comma stays only between digits: 1,000.
         ("([^0-9]),([^0-9])", r"\1 , \2"),
@@ -44,45 +44,45 @@ RULES = [
         ("([^0-9]),([0-9])", r"\1 , \2"),
         ("''", ' " '),
         # An apostrophe between letters stays with the following ones: dog 's.
-        (rf"([^{LETTER}])'([^{LETTER}])", r"\1 ' \2"),
-        (rf"([^{LETTER}0-9])'([{LETTER}])", r"\1 ' \2"),
-        (rf"([{LETTER}])'([^{LETTER}])", r"\1 ' \2"),
-        (rf"([{LETTER}])'([{LETTER}])", r"\1 '\2"),
+        (rf"([^{LETTERS}])'([^{LETTERS}])", r"\1 ' \2"),
+        (rf"([^{LETTERS}0-9])'([{LETTERS}])", r"\1 ' \2"),
+        (rf"([{LETTERS}])'([^{LETTERS}])", r"\1 ' \2"),
+        (rf"([{LETTERS}])'([{LETTERS}])", r"\1 '\2"),
         ("([0-9])'(s)", r"\1 '\2"),
     )
 ]
-HAS_LETTER = re.compile(f"[{LETTER}]")
-ABBREVIATIONS = frozenset({"v", "vs", "i.e", "rev", "e.g"})
+HAS_LETTER = re.compile(f"[{LETTERS}]")
+DOTTED_ABBREVIATIONS = frozenset({"v", "vs", "i.e", "rev", "e.g"})
 
 
 def normalized(text: str) -> list[str]:
-    """The words of a text in lower case."""
+    """Split a text in lower case into words."""
     text = " ".join(text.replace(BAR, " ").split())
-    if PLAIN.fullmatch(text):
+    if PLAIN_TEXT.fullmatch(text):
         return text.split()
     text = f" {text} "
-    for pattern, replacement in RULES:
+    for pattern, replacement in SPLITTING_RULES:
         text = pattern.sub(replacement, text)
     words = text.split()
-    found: list[str] = []
+    normalized_words: list[str] = []
     for word, following in zip(words, [*words[1:], ""], strict=True):
-        found += _without_full_stop(word, following)
-    return [word.replace(DOT, ".") for word in found]
+        normalized_words += _split_full_stop(word, following)
+    return [word.replace(DOT, ".") for word in normalized_words]
 
 
-def _without_full_stop(word: str, following: str) -> list[str]:
-    """A word, with its full stop split off if it ends a sentence."""
-    before = word[:-1]
-    if not before or not word.endswith("."):
+def _split_full_stop(word: str, following: str) -> list[str]:
+    """Split off the full stop of a word if it ends a sentence."""
+    bare_word = word[:-1]
+    if not bare_word or not word.endswith("."):
         return [word]
-    if "." in before and HAS_LETTER.search(before):
+    if "." in bare_word and HAS_LETTER.search(bare_word):
         return [word.replace(".", "")]  # u.s.
-    if before in ABBREVIATIONS or "a" <= following[:1] <= "z":
+    if bare_word in DOTTED_ABBREVIATIONS or "a" <= following[:1] <= "z":
         return [word]
-    return [before, "."]
+    return [bare_word, "."]
 
 
-VOWEL_THEN_NOT = re.compile("[aeiouy][^aeiouy]")
+VOWEL_CONSONANT = re.compile("[aeiouy][^aeiouy]")
 FIRST_REGION = re.compile("gener|commun|arsen")
 
 ENDINGS = (
@@ -116,11 +116,13 @@ class WordForms:
 
     def _synsets_of(self, word: str) -> frozenset[str]:
         """The numbers in WordNet of the synsets of a word and of its base form."""
-        forms = [word, *self._base_forms(word)]
-        return frozenset(n for form in forms for n in self._synsets.get(form, "").split())
+        numbers: set[str] = set()
+        for form in (word, *self._base_forms(word)):
+            numbers.update(self._synsets.get(form, "").split())
+        return frozenset(numbers)
 
     def _base_forms(self, word: str) -> list[str]:
-        """The irregular base forms; without any, the first one by the rules for endings."""
+        """The irregular base forms; if there are none, the first one by the rules for endings."""
         if word in self._irregular:
             return self._irregular[word]
         if len(word) <= 2 or word.endswith("ss"):
@@ -131,17 +133,17 @@ class WordForms:
 
 @cache
 def stem(word: str) -> str:
-    """The stem by the Snowball stemmer for English, as in METEOR's program.
+    """Stem a word by the Snowball stemmer for English, as METEOR's program does.
 
     NLTK's stemmer keeps an e that one step adds (realization, realize) and a later step should
     delete; this deletes it, if it is in the region R2.
     """
     from nltk.stem.snowball import EnglishStemmer  # takes half a second
 
-    found = EnglishStemmer().stem(word)
-    if not found.endswith("e") or word.startswith(found):
-        return found
-    marked = re.sub("(^|[aeiouy])y", r"\1Y", word)
-    first = FIRST_REGION.match(marked) or VOWEL_THEN_NOT.search(marked)
-    second = first and VOWEL_THEN_NOT.search(marked, first.end())
-    return found[:-1] if second and second.end() < len(found) else found
+    word_stem = EnglishStemmer().stem(word)
+    if not word_stem.endswith("e") or word.startswith(word_stem):
+        return word_stem
+    marked_word = re.sub("(^|[aeiouy])y", r"\1Y", word)
+    region_1 = FIRST_REGION.match(marked_word) or VOWEL_CONSONANT.search(marked_word)
+    region_2 = region_1 and VOWEL_CONSONANT.search(marked_word, region_1.end())
+    return word_stem[:-1] if region_2 and region_2.end() < len(word_stem) else word_stem

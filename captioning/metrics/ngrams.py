@@ -1,9 +1,9 @@
-"""Counts of n-grams of many captions at once, as sparse matrices.
+"""Counts the n-grams of many captions at once, as sparse matrices.
 
 Words are numbered in the order of their first occurrence. The code of an n-gram is (number of the
 n-gram without its last word) * (number of words) + (number of its last word); its number is the
-rank of its code among all codes of its length. Nothing is hashed, so different n-grams never have
-the same number.
+rank of its code among all codes of its length. Without hashing, different n-grams never share a
+number.
 
 Shapes: B images, C captions, R references, G n-grams of one length.
 """
@@ -21,7 +21,7 @@ from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.metrics.scores import Words
 
 MAX_N = 4
-"""The largest n of the COCO evaluation's n-grams."""
+"""Maximum n of the COCO evaluation's n-grams."""
 
 _UNKNOWN = object()
 """Replaces `<unk>` in candidates, so that it differs from `<unk>` in references."""
@@ -42,7 +42,7 @@ class Counts(NamedTuple):
 
 
 def ngram_counts(captions: Sequence[Words]) -> Counts:
-    """The n-grams of captions."""
+    """Count the n-grams of captions."""
     numbers: defaultdict[Hashable, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     lengths = np.fromiter(map(len, captions), np.int64, len(captions))
@@ -51,18 +51,19 @@ def ngram_counts(captions: Sequence[Words]) -> Counts:
     owners = np.repeat(np.arange(len(lengths)), lengths)
     remaining = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))
     starts, ngrams = np.arange(len(words)), words
-    found = Counts(dict(numbers), [np.arange(len(numbers))], [])
+    ngram_codes: list[NDArray[np.int64]] = [np.arange(len(numbers))]
+    counts: list[Any] = []
     for n in range(1, MAX_N + 1):
         if n > 1:
-            whole = remaining[starts] >= n
-            starts = starts[whole]
-            longer = ngrams[whole] * len(numbers) + words[starts + n - 1]
-            codes, ngrams = np.unique(longer, return_inverse=True)
-            found.codes.append(codes)
-        # Those that a caption has several times are summed.
-        ones, shape = np.ones(len(starts), np.int64), (len(captions), len(found.codes[-1]))
-        found.counts.append(csr_array((ones, (owners[starts], ngrams)), shape))
-    return found
+            has_n_words = remaining[starts] >= n
+            starts = starts[has_n_words]
+            position_codes = ngrams[has_n_words] * len(numbers) + words[starts + n - 1]
+            codes, ngrams = np.unique(position_codes, return_inverse=True)
+            ngram_codes.append(codes)
+        # Repeated n-grams of a caption are summed.
+        ones, shape = np.ones(len(starts), np.int64), (len(captions), len(ngram_codes[-1]))
+        counts.append(csr_array((ones, (owners[starts], ngrams)), shape))
+    return Counts(dict(numbers), ngram_codes, counts)
 
 
 class Corpus(NamedTuple):
@@ -71,23 +72,25 @@ class Corpus(NamedTuple):
     Captions are one candidate per image, then the references of the first image, the second, ...
 
     Attributes:
-        ngrams: those of all captions.
-        lengths: of the candidates in words, (B,).
-        written: of the references, (R,).
+        ngrams: the n-grams of all captions.
+        lengths: number of words of the candidates, (B,).
+        reference_lengths: number of words of the references, (R,).
         images: the image of each reference, (R,).
     """
 
     ngrams: Counts
     lengths: NDArray[np.int64]
-    written: NDArray[np.int64]
+    reference_lengths: NDArray[np.int64]
     images: NDArray[np.int64]
 
 
+def _without_unk(words: Words) -> Words:
+    return [_UNKNOWN if word == SPECIAL[UNK] else word for word in words]
+
+
 def corpus_of(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Corpus:
-    """The corpus of these captions, one candidate per image."""
-    captions: list[Words] = [
-        [_UNKNOWN if word == SPECIAL[UNK] else word for word in words] for words in candidates
-    ]
+    """Count the n-grams of candidates, one per image, and of references."""
+    captions: list[Words] = list(map(_without_unk, candidates))
     captions += chain.from_iterable(references)
     lengths, count = np.array(list(map(len, captions))), len(candidates)
     images = np.repeat(np.arange(count), list(map(len, references)))

@@ -1,4 +1,4 @@
-"""The list of metrics. To add one, write a file with its scorer and a line here.
+"""Lists the metrics. To add one, write a file with its scorer and a line here.
 
 A user's own module appends to `METRICS`; the option ``--import`` names the module.
 """
@@ -17,11 +17,11 @@ from captioning.metrics.scores import Scorer, Scores
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric; computed only on request if it needs something installed, otherwise always."""
+    """A metric; computed only on request if it needs a package, otherwise always."""
 
     name: str  # the value of the option --metric
-    scorer: Callable[[], Scorer]  # raises InputError if something that it needs is missing
-    needs: str | None = None
+    scorer: Callable[[], Scorer]  # raises InputError if the package is missing
+    needs: str | None = None  # a package that is not installed by default
 
 
 METRICS: list[Metric] = [
@@ -33,14 +33,14 @@ METRICS: list[Metric] = [
 
 
 def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
-    """The scorers of the metrics that are always computed, and of requested ones, by name.
+    """The scorers of requested metrics and of those without optional packages, by name.
 
     Raises:
-        InputError: a name is unknown, or something that a metric needs is missing.
+        InputError: a name is unknown, or a package that a metric needs is missing.
     """
-    known = [metric.name for metric in METRICS]
-    for name in set(requested).difference(known):
-        line = f"--metric {name}: unknown; choose from {', '.join(known)}"
+    names = [metric.name for metric in METRICS]
+    for name in set(requested).difference(names):
+        line = f"--metric {name}: unknown; choose from {', '.join(names)}"
         raise InputError(removed(line) or line)
     return {
         metric.name: metric.scorer()
@@ -49,7 +49,7 @@ def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
     }
 
 
-def scored(
+def score_tokens(
     scorer: Scorer, candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]
 ) -> Scores:
     """Score the tokens of one caption per image against the tokens of its references.
@@ -61,6 +61,5 @@ def scored(
         raise ValueError("each image needs a caption and at least one reference")
     if scorer is rouge_scores:
         return scorer(candidates, references)
-    return scorer(
-        list(map(words_of, candidates)), [list(map(words_of, written)) for written in references]
-    )
+    reference_words = [list(map(words_of, image_references)) for image_references in references]
+    return scorer(list(map(words_of, candidates)), reference_words)

@@ -11,15 +11,15 @@ import numpy as np
 from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.metrics.scores import Scores, Words
 
-BETA = 1.2
-"""The weight of recall relative to precision."""
+RECALL_WEIGHT = 1.2
+"""Weight of recall relative to precision; beta in section 3.1."""
 
 EMPTY = ("",)
-"""The COCO evaluation treats a caption without words as one empty word."""
+"""A caption without words counts as one empty word, as in the COCO evaluation."""
 
 
 def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-    """ROUGE-L in [0, 1] of a corpus and of its images.
+    """Compute ROUGE-L in [0, 1] of a corpus and of its images.
 
     The score of an image is the weighted harmonic mean of precision and recall (Lin 2004, section
     3.1): the longest common subsequence with a reference over the words of the caption, and over
@@ -30,21 +30,27 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     with word i (Hyyrö, "Bit-Parallel LCS-length Computation Revisited", 2004).
     """
     scores = np.zeros(len(candidates))
-    for image, (candidate, written) in enumerate(zip(candidates, references, strict=True)):
+    for image, (candidate, image_references) in enumerate(zip(candidates, references, strict=True)):
         words, precision, recall = candidate or EMPTY, 0.0, 0.0
         positions: dict[Hashable, int] = {}  # of each word, as bits
         for index, word in enumerate(words):
             positions[word] = positions.get(word, 0) | 1 << index
         positions.pop(SPECIAL[UNK], None)
-        everywhere = (1 << len(words)) - 1
-        for other in (each or EMPTY for each in written):
-            row = everywhere
-            for word in other:
+        all_bits = (1 << len(words)) - 1
+        for reference in image_references:
+            reference_words = reference or EMPTY
+            row = all_bits
+            for word in reference_words:
                 matches = row & positions.get(word, 0)
-                row = (row + matches | row - matches) & everywhere
+                row = (row + matches | row - matches) & all_bits
             common = len(words) - row.bit_count()
             precision = max(precision, common / len(words))
-            recall = max(recall, common / len(other))
+            recall = max(recall, common / len(reference_words))
         if precision > 0:
-            scores[image] = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+            scores[image] = (
+                (1 + RECALL_WEIGHT**2)
+                * precision
+                * recall
+                / (recall + RECALL_WEIGHT**2 * precision)
+            )
     return Scores.of("ROUGE-L", scores)

@@ -1,4 +1,4 @@
-"""Captions as words, their scores, and bootstrap confidence intervals.
+"""Scores of captions, statistics of their words, and bootstrap confidence intervals.
 
 Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,10 +22,10 @@ Words: TypeAlias = Sequence[Hashable]
 
 RESAMPLES = 1000
 LEVEL = 0.95
-BLOCK = 4_000_000
-"""Counts in memory at a time, 32 MB."""
+MAX_COUNTS = 4_000_000
+"""Maximum number of counts in memory at a time: 32 MB."""
 
-COUNTS = ("images", "distinct captions", "distinct words", "shortest", "longest")
+INTEGER_STATISTICS = ("images", "distinct captions", "distinct words", "shortest", "longest")
 """The statistics of `diversity` that are whole numbers."""
 
 
@@ -39,8 +40,8 @@ class Scores:
     Attributes:
         corpus: scores of all images together by name, such as "BLEU-1" to "BLEU-4" or "CIDEr".
         images: for the same names, the scores of each image, in the order of the captions.
-        summed: counts of each caption, (images, S), and formulas for scores of a corpus, which
-            sums the counts over its images, as BLEU does; other scores are means over images.
+        summed: for corpus scores that are not means over images: counts of each caption,
+            (images, S), and a formula of their sums over the corpus, as for BLEU.
     """
 
     corpus: dict[str, float]
@@ -49,58 +50,68 @@ class Scores:
 
     @classmethod
     def of(cls, name: str, images: NDArray[np.float64]) -> "Scores":
-        """Scores of a metric whose corpus score is the mean over images."""
+        """The scores of a metric whose corpus score is the mean over images."""
         return cls({name: float(images.mean())}, {name: images})
 
     @classmethod
     def of_counts(cls, counts: NDArray[np.float64], formula: Formula) -> "Scores":
-        """Scores by a formula of counts, (images, S), which a corpus sums over its images."""
+        """The scores by a formula of counts, (images, S), or of their sums over the corpus."""
         corpus = formula(counts.sum(axis=0, keepdims=True))
         means = {name: float(score) for name, [score] in corpus.items()}
         return cls(means, formula(counts), [(counts, formula)])
 
     @classmethod
-    def joined(cls, several: Sequence["Scores"]) -> "Scores":
-        """The scores by several metrics of the same captions."""
-        return cls(
-            {name: score for each in several for name, score in each.corpus.items()},
-            {name: scores for each in several for name, scores in each.images.items()},
-            [part for each in several for part in each.summed],
-        )
+    def joined(cls, metric_scores: Sequence["Scores"]) -> "Scores":
+        """Join the scores of the same captions by several metrics."""
+        corpus: dict[str, float] = {}
+        images: dict[str, NDArray[np.float64]] = {}
+        summed: list[tuple[NDArray[np.float64], Formula]] = []
+        for scores in metric_scores:
+            corpus |= scores.corpus
+            images |= scores.images
+            summed += scores.summed
+        return cls(corpus, images, summed)
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The corpus scores of R bootstrap resamples by name, (R,).
+        """Compute the corpus scores of R bootstrap resamples by name, (R,).
 
-        CIDEr keeps the document frequencies of all images. `counts`, (R, images), says how often
-        each resample has each image.
+        CIDEr keeps the document frequencies of all images.
+
+        Args:
+            counts: how often each resample contains each image, (R, images).
         """
         weights = counts / counts.sum(axis=1, keepdims=True)
-        found = {name: weights @ scores for name, scores in self.images.items()}
+        corpus_scores = {name: weights @ scores for name, scores in self.images.items()}
         for statistics, formula in self.summed:
-            found |= formula(counts @ statistics)
-        return found
+            corpus_scores |= formula(counts @ statistics)
+        return corpus_scores
 
 
 Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
-"""Scores the words of one caption per image against the words of the image's references."""
+"""Scores the words of one caption per image against the words of its references."""
 
 PhotoScorer: TypeAlias = Callable[
     [Sequence[str], Sequence[Sequence[str]], Sequence[Hashable]], Scores
 ]
-"""Scores untokenized captions against references and photos; the last argument has image ids."""
+"""Scores untokenized captions against references and photos, given by image ids."""
 
 
 def generated_tokens(caption: str, name: TokenizerName = "ptb") -> list[str]:
-    """The tokens of a generated caption for scores, by the vocabulary's tokenizer `name`.
+    """Split a generated caption into tokens for scores, in which `<unk>` is one token.
 
-    `<unk>` is one token.
+    Args:
+        caption: as the model gives it.
+        name: the tokenizer of the vocabulary.
     """
-    first, *others = map(tokenizer_of_scores(name), caption.split(SPECIAL[UNK]))
-    return first + [token for part in others for token in (SPECIAL[UNK], *part)]
+    parts = map(tokenizer_of_scores(name), caption.split(SPECIAL[UNK]))
+    tokens = next(parts)
+    for part in parts:
+        tokens = [*tokens, SPECIAL[UNK], *part]
+    return tokens
 
 
 def generated_words(caption: str, name: TokenizerName = "ptb") -> list[str]:
-    """The words of a generated caption for scores; `<unk>` is one word."""
+    """Split a generated caption into words for scores, in which `<unk>` is one word."""
     return words_of(generated_tokens(caption, name))
 
 
@@ -110,65 +121,80 @@ def diversity(
     vocabulary: Collection[str] | None = None,
     name: TokenizerName = "ptb",
 ) -> dict[str, float]:
-    """Statistics of captions, given as words; lengths are in words, `<unk>` included.
+    """Compute statistics of tokenized captions; lengths are in words, `<unk>` included.
 
     Args:
         candidates: at least one caption.
-        training: the captions that the model was trained on, if known.
-        vocabulary: the model's words, if known.
+        training: the training captions of the model, if known.
+        vocabulary: the words of the model, if known.
         name: the tokenizer of the model's vocabulary.
 
     Returns:
-        Statistics by name; "distinct words" are without `<unk>`. A vocabulary adds the share of it
-        that captions use; training captions add the share of captions that differ from all of them.
+        Statistics by name; "distinct words" are without `<unk>`. A vocabulary adds the share of its
+        words that captions use; training captions add the share of captions that are not among
+        them.
     """
     lengths = [len(words) for words in candidates]
     distinct = {tuple(words) for words in candidates}
-    used = {word for words in distinct for word in words} - {SPECIAL[UNK]}
+    used_words = set(chain.from_iterable(distinct)) - {SPECIAL[UNK]}
     statistics = {
         "images": float(len(candidates)),
         "mean length": sum(lengths) / len(lengths),
         "shortest": float(min(lengths)),
         "longest": float(max(lengths)),
-        "distinct words": float(len(used)),
+        "distinct words": float(len(used_words)),
         "distinct captions": float(len(distinct)),
     }
     if vocabulary is not None:
-        statistics["share of vocabulary"] = len(used.intersection(vocabulary)) / len(vocabulary)
+        statistics["share of vocabulary"] = len(used_words.intersection(vocabulary)) / len(
+            vocabulary
+        )
     if training is not None:
-        cut = tokenizer_of_scores(name)
-        unseen = distinct.difference(tuple(words_of(cut(caption))) for caption in training)
-        new = sum(tuple(words) in unseen for words in candidates)
-        statistics["share not in training"] = new / len(candidates)
+        tokenize = tokenizer_of_scores(name)
+        new = distinct.difference(tuple(words_of(tokenize(caption))) for caption in training)
+        new_count = sum(tuple(words) in new for words in candidates)
+        statistics["share not in training"] = new_count / len(candidates)
     return statistics
 
 
 def share_that_repeats(captions: Sequence[Words], repeatable: Collection[str]) -> float:
-    """The share of captions that say another than these words again."""
-    others = [[word for word in words if word not in repeatable] for words in captions]
-    return sum(len(set(words)) < len(words) for words in others) / len(others)
+    """The share of captions that repeat a word which is not repeatable."""
+    repeating = 0
+    for caption in captions:
+        words = [word for word in caption if word not in repeatable]
+        repeating += len(set(words)) < len(words)
+    return repeating / len(captions)
 
 
 def omitted_words(
-    captions: Sequence[Words], references: Sequence[Sequence[Words]], others: Collection[str]
+    captions: Sequence[Words], references: Sequence[Sequence[Words]], ignored: Collection[str]
 ) -> dict[str, tuple[int, int]]:
-    """Words that people often write and captions never or rarely say, the most frequent first.
+    """Find frequent words of references that are rare in captions, the most frequent first.
 
-    A word is frequent if at least half of the references of 3 images, and of 2 % of them, have it,
-    and rare if it is said less than a quarter as often; `others` are not looked at. Returns by word
-    how many images have it in their references, and how many captions.
+    A word is frequent if at least 3 images, and 2 % of all, have it in half of their references or
+    more. It is rare if less than a quarter as many captions have it.
+
+    Args:
+        captions: one for each image.
+        references: of each image.
+        ignored: words to leave out.
+
+    Returns:
+        By word, how many images have it in their references, and how many captions have it.
     """
-    wrote: Counter[Any] = Counter()
-    for several in references:
-        counts = Counter(word for words in several for word in {*words})
-        wrote.update(word for word, count in counts.items() if 2 * count >= len(several))
-    said = Counter(word for words in captions for word in {*words})
-    least = max(3, len(captions) / 50)
-    return {
-        word: (count, said[word])
-        for word, count in wrote.most_common()
-        if count >= least and 4 * said[word] < count and word not in others
-    }
+    image_counts: Counter[Any] = Counter()
+    for image_references in references:
+        counts = Counter(chain.from_iterable(map(set, image_references)))
+        for word, count in counts.items():
+            if 2 * count >= len(image_references):
+                image_counts[word] += 1
+    caption_counts = Counter(chain.from_iterable(map(set, captions)))
+    min_count = max(3, len(captions) / 50)
+    omitted = {}
+    for word, count in image_counts.most_common():
+        if count >= min_count and 4 * caption_counts[word] < count and word not in ignored:
+            omitted[word] = (count, caption_counts[word])
+    return omitted
 
 
 class Estimate(NamedTuple):
@@ -179,40 +205,45 @@ class Estimate(NamedTuple):
     high: float
 
     def text(self, form: str) -> str:
-        """The value and, in brackets, the interval; each by the format `form`."""
-        value, low, high = (f"{each:{form}}" for each in self)
+        """Format the value and, in brackets, the interval, by the format `form`."""
+        value, low, high = (f"{number:{form}}" for number in self)
         return value if math.isnan(self.low) else f"{value} ({low} to {high})"
 
 
 def estimates(scores: Scores, seed: int = 0) -> dict[str, Estimate]:
-    """Corpus scores by name with percentile bootstrap intervals over images; same resamples."""
+    """Corpus scores by name with percentile bootstrap intervals, from the same resamples."""
     images = len(next(iter(scores.images.values())))
-    found = resampled(scores.resampled, images, seed)
+    resamples = resampled(scores.resampled, images, seed)
     return {
-        name: Estimate(value, *percentile_interval(found[name]))
+        name: Estimate(value, *percentile_interval(resamples[name]))
         for name, value in scores.corpus.items()
     }
 
 
 def percentile_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The interval that holds the middle `LEVEL` of the values."""
+    """The interval of the middle `LEVEL` of the values."""
     tail = 100 * (1 - LEVEL) / 2
     low, high = np.percentile(values, (tail, 100 - tail)).tolist()
     return low, high
 
 
 def resampled(
-    scored: Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]],
+    score: Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]],
     images: int,
     seed: int = 0,
     count: int = RESAMPLES,
 ) -> dict[str, NDArray[np.float64]]:
-    """The scores of `count` resamples by name, from how often each of them has each image.
+    """Draw `count` bootstrap resamples of images and score them; scores by name, (count,).
 
-    `scored` gives the scores by name, (R,), of R resamples, (R, images).
+    Args:
+        score: computes scores by name, (R,), from how often R resamples contain each image,
+            (R, images).
+        images: number of images.
+        seed: of the resamples.
+        count: number of resamples.
     """
     rng, share = np.random.default_rng(seed), np.full(images, 1 / images)
-    rows = max(1, BLOCK // images)  # at a time, for memory
+    rows = max(1, MAX_COUNTS // images)  # at a time, for memory
     sizes = [min(rows, count - start) for start in range(0, count, rows)]
-    parts = [scored(rng.multinomial(images, share, size=size)) for size in sizes]
+    parts = [score(rng.multinomial(images, share, size=size)) for size in sizes]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

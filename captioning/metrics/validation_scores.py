@@ -1,28 +1,29 @@
-"""The scores of a validation, in one process or several."""
+"""Scores a validation, in one process or several."""
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from torch import distributed
 
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
-from captioning.metrics.registry import scored, scorers
+from captioning.metrics.registry import score_tokens, scorers
 from captioning.metrics.scores import Scores, diversity, generated_tokens
 
 
 class ValidationScores:
-    """Collects captions and their references and scores them together.
+    """Collects captions and their references, and scores them together.
 
-    The metrics are all that need nothing, and statistics of the captions. Processes exchange the
-    captions' words, not sums. So an image that two processes captioned (a distributed sampler
-    repeats images) counts once, and the scores equal those of one process to the last bit.
+    The metrics are those without optional packages, and statistics of the captions. Processes
+    exchange the words of captions, not sums: an image that two processes captioned (a distributed
+    sampler repeats images) counts once, and the scores are bit for bit those of one process.
 
     Args:
         tokenizer: of the model's vocabulary.
 
     Attributes:
-        by_image: the images' scores of the last `compute`, by name and image id.
+        by_image: scores of the images in the last `compute`, by name and image id.
     """
 
     def __init__(self, tokenizer: TokenizerName = "ptb") -> None:
@@ -37,33 +38,35 @@ class ValidationScores:
         references: Sequence[Sequence[str]],
         images: Sequence[int | str],
     ) -> None:
-        """Add the captions, in which `<unk>` is the unknown word, and references of some images."""
-        cut, name = tokenizer_of_scores(self.tokenizer), self.tokenizer
-        self._lines += [
-            json.dumps([image, generated_tokens(candidate, name), list(map(cut, written))])
-            for image, candidate, written in zip(images, candidates, references, strict=True)
-        ]
+        """Add captions, in which `<unk>` is the unknown word, and their references."""
+        tokenize = tokenizer_of_scores(self.tokenizer)
+        for image, candidate, image_references in zip(images, candidates, references, strict=True):
+            tokens = generated_tokens(candidate, self.tokenizer)
+            self._lines.append(json.dumps([image, tokens, list(map(tokenize, image_references))]))
 
     def compute(self) -> dict[str, float]:
-        """The corpus scores by name; the next captions are another validation's."""
-        every: list[Any] = [self._lines]
+        """Compute the corpus scores by name, and drop the captions."""
+        process_lines: list[Any] = [self._lines]
         if distributed.is_initialized():
-            every *= distributed.get_world_size()
-            distributed.all_gather_object(every, self._lines)
+            process_lines *= distributed.get_world_size()
+            distributed.all_gather_object(process_lines, self._lines)
         self._lines = []
         captions: dict[int | str, tuple[list[str], list[list[str]]]] = {}
         # Sorted, since the order of summation changes the last bits.
-        for line in sorted({line for lines in every for line in lines}):
-            image, candidate, written = json.loads(line)
+        for line in sorted(set(chain.from_iterable(process_lines))):
+            image, candidate, image_references = json.loads(line)
             # A repeated image may have another caption: near-ties may resolve differently in
             # another batch.
-            captions.setdefault(image, (candidate, written))
+            captions.setdefault(image, (candidate, image_references))
         candidates, references = zip(*captions.values(), strict=True)
-        found = Scores.joined(
-            [scored(scorer, candidates, references) for _, scorer in sorted(self.scorers.items())]
+        scores = Scores.joined(
+            [
+                score_tokens(scorer, candidates, references)
+                for _, scorer in sorted(self.scorers.items())
+            ]
         )
         self.by_image = {
             name: dict(zip(captions, values.tolist(), strict=True))
-            for name, values in found.images.items()
+            for name, values in scores.images.items()
         }
-        return found.corpus
+        return scores.corpus

@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning.callbacks import EarlyStopping, WeightAveraging
 from torch import Tensor
 
-from captioning.metrics.scores import COUNTS
+from captioning.metrics.scores import INTEGER_STATISTICS
 from captioning.progress_bar import ProgressBar, say
 
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
@@ -136,7 +136,7 @@ class Progress(pl.Callback):
             score = name.removeprefix("val/")
             # Without a validation in this epoch, the scores are an earlier one's.
             if self.validated and name != score and score not in LOGGED_ONLY:
-                precision = ".0f" if score in COUNTS else ".4f"
+                precision = ".0f" if score in INTEGER_STATISTICS else ".4f"
                 parts.append(f"{score} {value.item():{precision}}")
         parts.append(f"{ProgressBar.format_interval(time.monotonic() - self.began)} min")
         if trainer.is_global_zero:

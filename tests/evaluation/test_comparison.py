@@ -85,7 +85,7 @@ def test_blocks_do_not_change_the_results(
     world: dict[float, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = compare(world, 0.40, 0.35, samples=50)
-    monkeypatch.setattr(scores, "BLOCK", 7 * IMAGES)
+    monkeypatch.setattr(scores, "MAX_COUNTS", 7 * IMAGES)
     for name, other in compare(world, 0.40, 0.35, samples=50).items():
         assert whole[name].interval == pytest.approx(other.interval)
         assert whole[name].p_value == other.p_value

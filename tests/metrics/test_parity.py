@@ -14,7 +14,7 @@ from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize, tokens
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
-from captioning.metrics.registry import scored, scorers
+from captioning.metrics.registry import score_tokens, scorers
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.scores import generated_tokens
 from captioning.shapes import captions, random_scene
@@ -163,7 +163,7 @@ def test_raw_captions_score_as_with_the_coco_tokenizer(
     found = list(map(generated_tokens, candidates))
     written = [list(map(tokens, several)) for several in references]
     for metric, (corpus, images) in zip(scorers().values(), expected, strict=True):
-        mine = scored(metric, found, written)
+        mine = score_tokens(metric, found, written)
         assert list(mine.corpus.values()) == pytest.approx(np.atleast_1d(corpus).tolist(), abs=5e-5)
         of_numbers = [values[-1] for values in mine.images.values()]
         assert of_numbers == pytest.approx(np.atleast_2d(images)[:, -1].tolist(), rel=1e-9)
