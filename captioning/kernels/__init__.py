@@ -25,13 +25,13 @@ from captioning.models.model import Model
 log = logging.getLogger(__name__)
 
 SWITCH = "CAPTIONING_KERNELS"
-"""The environment variable that switches kernels off."""
+"""Environment variable that switches kernels off."""
 
 COMPILES = ("cuda",)
-"""Devices on which a long training compiles the plain model, in place of kernels."""
+"""Devices on which a long training compiles the plain model, instead of using kernels."""
 
 CPU_PIXELS, GPU_PIXELS = 2**18, 2**21
-"""Pixels of images that are encoded at once: on a CPU 5 of 224 x 224, or 2 of 320 x 320."""
+"""Maximum pixels to encode at once: on a CPU 5 images of 224 x 224, or 2 of 320 x 320."""
 
 
 def on_by_default() -> bool:
@@ -40,42 +40,40 @@ def on_by_default() -> bool:
 
 
 def accelerate(model: Model) -> Model:
-    """The same model with fast kernels, sharing all parameters that may be trained.
+    """Give a model fast kernels, which share all parameters that may be trained.
 
     Train, move, load and save the plain model; the accelerated one follows. Accelerate it again
-    after replacing a layer of its decoder, adding a hook there, freezing or moving it. A model
-    that is frozen gets a `folded` encoder.
+    after replacing a layer of its decoder, adding a hook there, freezing or moving it. A frozen
+    model gets a `folded` encoder.
 
     Returns:
-        The model itself on a GPU, where it is as fast; and if neither part has a kernel. A decoder
-        without one is told by a log line.
+        The accelerated model; the model itself on a GPU, where kernels are no faster, and if
+        neither part has a kernel. A log line names a decoder without a kernel.
     """
     device = next(model.parameters()).device.type
     if device != "cpu" or device in COMPILES:
         return model
     from captioning.kernels.convolutions import folded
-    from captioning.kernels.fast_lstm import FastLSTM, why_not
+    from captioning.kernels.fast_lstm import FastLSTM, unsupported_reason
 
     encoder, decoder = model.encoder, model.decoder
     if not any(parameter.requires_grad for parameter in model.parameters()):
         encoder = folded(encoder)
-    if (reason := why_not(decoder)) is None:
+    if (reason := unsupported_reason(decoder)) is None:
         decoder = FastLSTM(cast("Any", decoder))
     else:
-        kind = type(decoder).__name__
-        log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)
+        class_name = type(decoder).__name__
+        log.info("no kernel for class %s: plain PyTorch, because %s", class_name, reason)
     if encoder is model.encoder and decoder is model.decoder:
         return model
     return Model(encoder, model.adapter, decoder)
 
 
 def encoding_for_training(network: Model) -> Callable[[Tensor], Tensor]:
-    """What encodes the images of a training.
-
-    On a GPU it is compiled (`COMPILES`).
+    """The function that encodes images in training; compiled on a GPU (`COMPILES`).
 
     Args:
-        network: the model that is trained, or its accelerated one.
+        network: the trained model, or its accelerated one.
     """
     if next(network.parameters()).device.type in COMPILES:
         from captioning.kernels.compiled import Compiled
@@ -103,15 +101,15 @@ def caption_cross_entropy(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """Cross-entropy of captions, summed over all words, in nats; and attention weights.
 
-    A decoder's kernel computes no logits of padding; weights are then zero at PAD, which is
-    undefined otherwise.
+    A kernel computes no logits of padding, and its weights are zero at PAD; those of plain decoders
+    are undefined there.
 
     Args:
         decoder: of an accelerated or a plain model.
         memory: of the images.
         tokens: the captions from BOS to EOS.
         label_smoothing: as of `captioning.models.losses.cross_entropy`.
-        caption_weights: as there.
+        caption_weights: as of `captioning.models.losses.cross_entropy`.
     """
     if hasattr(decoder, "plain"):
         kernel: Any = decoder
@@ -133,18 +131,18 @@ def plain_losses(
 def in_parts(encode: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     """Equals `encode(images)` without gradients, a few images at a time.
 
-    The maps of many images take a CPU a third longer each, beyond its caches, and fill the memory.
-    Cached features, which are floats, are encoded at once.
+    Feature maps of many images do not fit a CPU's caches, take a third longer per image, and fill
+    the memory. Cached features, which are floats, are encoded at once.
     """
     pixels = CPU_PIXELS if images.device.type == "cpu" else GPU_PIXELS
-    at_once = max(1, pixels // images[0, 0].numel())
-    if images.is_floating_point() or len(images) <= at_once:
+    chunk_size = max(1, pixels // images[0, 0].numel())
+    if images.is_floating_point() or len(images) <= chunk_size:
         return encode(images)
-    return torch.cat([encode(part) for part in images.split(at_once)])
+    return torch.cat([encode(chunk) for chunk in images.split(chunk_size)])
 
 
 def fast_encoding(network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Equals the network for inference, `folded` and `in_parts`."""
+    """Equals the network in inference: `folded`, and `in_parts`."""
     from captioning.kernels.convolutions import folded
 
     return partial(in_parts, folded(network))

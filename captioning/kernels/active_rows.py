@@ -22,14 +22,14 @@ from torch import Tensor
 from captioning.data.vocabulary import PAD
 
 MULTIPLE = 16
-"""Numbers of rows are padded to a multiple of this: libraries prepare matrix products per size, so
-fewer distinct sizes are worth some padding."""
+"""Numbers of rows are padded to a multiple of this: libraries prepare matrix products for each
+size, so fewer sizes are worth some padding."""
 
 
 class ActiveRows(NamedTuple):
     """The rows of one word, one for each caption that has not ended."""
 
-    here: slice  # in the rows of all words
+    span: slice  # of these rows among the rows of all words
     captions: int  # n
     slots: Int[Tensor, "r"] | None  # in the flat (B, n) captions; None if all are active, in order
     images: int  # B
@@ -37,11 +37,11 @@ class ActiveRows(NamedTuple):
     @property
     def size(self) -> int:
         """The number of rows, r."""
-        return int(self.here.stop - self.here.start)
+        return int(self.span.stop - self.span.start)
 
     @classmethod
     def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
-        """The rows of the captions whose last token is not PAD."""
+        """The rows of captions that have not ended, from the last token of each caption."""
         images, captions = tokens.shape
         ended = tokens.flatten() == PAD
         count = -(-(len(ended) - int(ended.sum())) // MULTIPLE) * MULTIPLE
@@ -54,8 +54,8 @@ class ActiveRows(NamedTuple):
         """The rows grouped by image, padded with zeros to n."""
         if self.slots is None:
             return rows.unflatten(0, (self.images, self.captions))
-        spread = rows.new_zeros(self.images * self.captions, rows.shape[1])
-        return spread.index_copy_(0, self.slots, rows).unflatten(0, (self.images, self.captions))
+        padded = rows.new_zeros(self.images * self.captions, rows.shape[1])
+        return padded.index_copy_(0, self.slots, rows).unflatten(0, (self.images, self.captions))
 
     def in_rows(self, by_image: Shaped[Tensor, "B n *X"]) -> Shaped[Tensor, "r *X"]:
         """The inverse of `by_image`."""
@@ -72,7 +72,7 @@ class PackedWords:
     Attributes:
         order: the sorted captions, as indices into the flat (B, N), (B N,).
         words: the active rows of each word.
-        places: the index of each row's word in the flat tokens, (R,).
+        word_indices: the index of each row's word in the flat tokens, (R,).
         tokens: the word ids of the rows, (R,).
     """
 
@@ -87,30 +87,34 @@ class PackedWords:
         counts = (-(-running // MULTIPLE) * MULTIPLE).clamp(max=len(order)).tolist()
         widths = (rank.cummax(0).values + 1).tolist()
         slots = [image[:r] * widths[r - 1] + rank[:r] for r in counts]
-        places = [order[:r] * words + word for word, r in enumerate(counts)]
-        none = order.new_empty(0)
+        word_indices = [order[:r] * words + word for word, r in enumerate(counts)]
+        empty = order.new_empty(0)
         self.order = order
-        self.places, at = torch.cat([none, *places]), torch.cat([none, *slots])
+        self.word_indices, row_slots = (
+            torch.cat([empty, *word_indices]),
+            torch.cat([empty, *slots]),
+        )
         self.words = [
-            ActiveRows(slice(end - r, end), widths[r - 1], at[end - r : end], images)
+            ActiveRows(slice(end - r, end), widths[r - 1], row_slots[end - r : end], images)
             for r, end in zip(counts, accumulate(counts), strict=True)
         ]
-        self.tokens = tokens.flatten()[self.places]
+        self.tokens = tokens.flatten()[self.word_indices]
 
     @cached_property
-    def real(self) -> Int[Tensor, "r"]:
+    def real_rows(self) -> Int[Tensor, "r"]:
         """The indices of the rows that are not padding."""
         return (self.tokens != PAD).nonzero()[:, 0]
 
     def without_padding(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "r X"]:
         """The real rows."""
-        return rows.index_select(0, self.real)
+        return rows.index_select(0, self.real_rows)
 
-    def spread(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
-        """The real rows at the places of their words; zero elsewhere."""
-        spread = rows.new_zeros(prod(self.shape), rows.shape[1])
-        return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
+    def scatter(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
+        """Scatter the real rows to their words; zero elsewhere."""
+        zeros = rows.new_zeros(prod(self.shape), rows.shape[1])
+        indices = self.word_indices[self.real_rows]
+        return zeros.index_copy(0, indices, rows).view(*self.shape, -1)
 
     def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
         """The rows grouped by image, padded with zeros to W."""
-        return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
+        return torch.cat([word.by_image(rows[word.span]) for word in self.words], dim=1)

@@ -1,4 +1,4 @@
-"""Scores of attentions, and their gradients without a graph.
+"""Attention scores, and their gradients without a graph.
 
 Worth: 1.9 times the speed of a training step of the photo model's size and 2.4 of *large*; 1.7
 times that of beam search. Of these, blocks are worth 1.4 times the speed of beam search of the
@@ -34,11 +34,11 @@ from captioning.kernels.compiled import Compiled
 from captioning.models.attention import AdditiveAttention, DotProductAttention
 
 LIMIT = 30.0
-"""Keys and queries are clamped to this, where tanh is one to the last digit unless both are huge
-and of opposite signs."""
+"""Keys and queries are clamped to this. There tanh is exactly one, unless both are huge and of
+opposite signs."""
 
-BLOCK = 2**18
-"""Elements in a block: a megabyte in single precision, which fits the caches of two cores."""
+BLOCK_ELEMENTS = 2**18
+"""Number of elements of a block: a megabyte in single precision, which fits two cores' caches."""
 
 
 class AdditiveKernel:
@@ -131,20 +131,20 @@ def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:
 
 
 def _energies_at_once(queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
-    asked, v = exponential(queries), weight[0].to(keys.dtype)
-    r = 1 / (1 + asked[:, :, None] * keys[:, None])
+    exp_queries, v = exponential(queries), weight[0].to(keys.dtype)
+    r = 1 / (1 + exp_queries[:, :, None] * keys[:, None])
     return v.sum() - 2 * (r * v).sum(-1)
 
 
 def _energies_in_blocks(queries: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
-    asked, v = exponential(queries), weight[0].to(keys.dtype)
+    exp_queries, v = exponential(queries), weight[0].to(keys.dtype)
     energies = keys.new_empty(*queries.shape[:2], keys.shape[1])
-    for r, here in _blocks(asked, keys, energies):
-        torch.mv(r.flatten(0, 2), v, out=here.view(-1))
+    for r, block_energies in _blocks(exp_queries, keys, energies):
+        torch.mv(r.flatten(0, 2), v, out=block_energies.view(-1))
     return energies.mul_(-2).add_(v.sum())
 
 
-_energies = Compiled(_energies_at_once, plainly=_energies_in_blocks)
+_energies = Compiled(_energies_at_once, fallback=_energies_in_blocks)
 
 
 def _gradients_at_once(
@@ -156,13 +156,13 @@ def _gradients_at_once(
     grad_weight: Tensor,
 ) -> Tensor:
     g = grad.to(keys.dtype)[..., None]
-    asked, v = exponential(queries), weight[0].to(keys.dtype)
-    r = 1 / (1 + asked[:, :, None] * keys[:, None])
-    by_region = g * r
-    once, twice = by_region.sum(2), (by_region * r).sum(2)
-    grad_keys += (by_region - by_region * r).sum(1) * (2 * v) / keys  # sum of g 2 v r (1 - r) / K
-    grad_weight += grad.sum() - 2 * once.sum((0, 1))  # sum of g (1 - 2 r)
-    return ((once - twice) * (4 * v)).to(queries.dtype)  # sum of g 4 v r (1 - r)
+    exp_queries, v = exponential(queries), weight[0].to(keys.dtype)
+    r = 1 / (1 + exp_queries[:, :, None] * keys[:, None])
+    g_r = g * r
+    sum_g_r, sum_g_r2 = g_r.sum(2), (g_r * r).sum(2)
+    grad_keys += (g_r - g_r * r).sum(1) * (2 * v) / keys  # sum of g 2 v r (1 - r) / K
+    grad_weight += grad.sum() - 2 * sum_g_r.sum((0, 1))  # sum of g (1 - 2 r)
+    return ((sum_g_r - sum_g_r2) * (4 * v)).to(queries.dtype)  # sum of g 4 v r (1 - r)
 
 
 def _gradients_in_blocks(
@@ -174,32 +174,34 @@ def _gradients_in_blocks(
     grad_weight: Tensor,
 ) -> Tensor:
     grad = grad.to(keys.dtype)
-    asked, v = exponential(queries), weight[0].to(keys.dtype)
-    grad_queries, summed = torch.empty_like(asked), torch.zeros_like(v)
-    blocks = _blocks(asked, keys, grad, keys, grad_queries, grad_keys)
-    for r, g, k, of_queries, of_keys in blocks:
-        summed += g.flatten() @ r.flatten(0, 2)
+    exp_queries, v = exponential(queries), weight[0].to(keys.dtype)
+    grad_queries, sum_g_r = torch.empty_like(exp_queries), torch.zeros_like(v)
+    blocks = _blocks(exp_queries, keys, grad, keys, grad_queries, grad_keys)
+    for r, g, k, block_grad_queries, block_grad_keys in blocks:
+        sum_g_r += g.flatten() @ r.flatten(0, 2)
         slope = torch.addcmul(r, r, r, value=-1, out=r)  # r (1 - r)
         slope *= g[..., None]
-        torch.sum(slope, dim=2, out=of_queries)
-        of_keys.addcdiv_(slope.sum(1).mul_(v), k, value=2)  # sum of g 2 v r (1 - r) / K
-    grad_weight += grad.sum() - 2 * summed  # sum of g (1 - 2 r)
+        torch.sum(slope, dim=2, out=block_grad_queries)
+        block_grad_keys.addcdiv_(slope.sum(1).mul_(v), k, value=2)  # sum of g 2 v r (1 - r) / K
+    grad_weight += grad.sum() - 2 * sum_g_r  # sum of g (1 - 2 r)
     return grad_queries.mul_(4 * v).to(queries.dtype)  # sum of g 4 v r (1 - r)
 
 
-_add_energy_gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
+_add_energy_gradients = Compiled(_gradients_at_once, fallback=_gradients_in_blocks)
 
 
 def _blocks(
-    asked: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"], *others: Shaped[Tensor, "B ..."]
+    exp_queries: Float[Tensor, "B N A"],
+    keys: Float[Tensor, "B L A"],
+    *tensors: Shaped[Tensor, "B ..."],
 ) -> Iterator[tuple[Tensor, ...]]:
-    """For each block of images r, (b, N, L, A), and the others' part; r is reused by the next."""
-    images, captions, width = asked.shape
-    size = max(1, min(images, BLOCK // (captions * keys.shape[1] * width)))
+    """For each block of images, r, (b, N, L, A), and slices of the tensors; blocks share r."""
+    images, captions, width = exp_queries.shape
+    size = max(1, min(images, BLOCK_ELEMENTS // (captions * keys.shape[1] * width)))
     r = keys.new_empty(size, captions, keys.shape[1], width)
     one = keys.new_ones(())
-    parts = (part.split(size) for part in (asked[:, :, None], keys[:, None], *others))
-    for query, key, *rest in zip(*parts, strict=True):
-        here = r[: len(query)]
-        torch.addcmul(one, query, key, out=here)
-        yield here.reciprocal_(), *rest
+    splits = (part.split(size) for part in (exp_queries[:, :, None], keys[:, None], *tensors))
+    for query, key, *slices in zip(*splits, strict=True):
+        block_r = r[: len(query)]
+        torch.addcmul(one, query, key, out=block_r)
+        yield block_r.reciprocal_(), *slices

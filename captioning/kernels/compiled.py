@@ -1,4 +1,4 @@
-"""Functions that TorchInductor compiles in long trainings: arithmetic on a CPU, the model on a GPU.
+"""Compiles functions by TorchInductor in long trainings: arithmetic on a CPU, the model on a GPU.
 
 Worth: on a CPU, 1.1 to 1.3 times the speed of a training step of the photo model's size, 1.0 to 1.1
 of *large*. On a GPU it is not measured.
@@ -29,23 +29,23 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
-RECOMPILATIONS = 64
-"""The most forms of a function that are compiled; PyTorch's own limit is 8."""
+MAX_RECOMPILATIONS = 64
+"""Maximum number of compiled variants of a function; PyTorch's default is 8."""
 
-WORDS, MOST_WORDS = 8, 32
+LENGTH_MULTIPLE, MAX_LENGTH = 8, 32
 """Lengths of captions that are compiled on a GPU: multiples of 8, up to 32."""
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """PyTorch's environment variable for the cache folder; `import torchvision` sets it, too."""
 
-_state = {"compiles": False, "complained": False}
+_state = {"compiles": False, "has_warned": False}
 
 
-def compile_from_now(wanted: bool = True) -> None:
-    """Switch compiling on, or off, for later calls in this process; called before every step."""
-    _state["compiles"] = wanted and os.environ.get("TORCH_COMPILE_DISABLE", "0") != "1"
+def compile_from_now(enabled: bool = True) -> None:
+    """Switch compiling on or off for later calls in this process; call it before every step."""
+    _state["compiles"] = enabled and os.environ.get("TORCH_COMPILE_DISABLE", "0") != "1"
     if _state["compiles"] and torch.cuda.is_available():
-        torch.compiler.cudagraph_mark_step_begin()  # what the last step computed is overwritten
+        torch.compiler.cudagraph_mark_step_begin()  # overwrites results of the last step
 
 
 @dataclass(eq=False)
@@ -54,12 +54,12 @@ class Compiled(Generic[P, R]):
 
     Args:
         function: the function.
-        plainly: an equal function that is faster without compiling; defaults to `function`.
-        trains: compiled with its gradients, if they are on, and replayed as a graph of a GPU.
+        fallback: an equal function that is faster without compiling; defaults to `function`.
+        trains: compile with gradients, if they are on, and replay as a CUDA graph.
     """
 
     function: Callable[P, R]
-    plainly: Callable[P, R] | None = None
+    fallback: Callable[P, R] | None = None
     trains: bool = False
     compiled: Callable[P, R] | None = field(default=None, init=False)
     has_failed: bool = field(default=False, init=False)
@@ -71,23 +71,22 @@ class Compiled(Generic[P, R]):
         return _state["compiles"] and fits and not self.has_failed
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function's result."""
         if self.is_on:
             try:
-                given: Any = args
+                inputs: Any = args
                 if not self.trains:
                     # PyTorch compiles again for parameters, tensors of a graph, and views.
-                    given = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
+                    inputs = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
                 self.compiled = self.compiled or _compile(self.function, self.trains)
-                return self.compiled(*given, **kwargs)
+                return self.compiled(*inputs, **kwargs)
             except Exception as error:  # bad input raises again below
                 self.has_failed = True
-                if not _state["complained"]:
-                    _state["complained"] = True
+                if not _state["has_warned"]:
+                    _state["has_warned"] = True
                     message = str(error).partition("from user code:")[0].strip()
                     reason = message.partition("\n")[0] or type(error).__name__
                     log.warning("cannot compile kernels, so they are slower: %s", reason)
-        return (self.plainly or self.function)(*args, **kwargs)
+        return (self.fallback or self.function)(*args, **kwargs)
 
 
 def _compile(function: Callable[P, R], trains: bool) -> Callable[P, R]:
@@ -98,12 +97,12 @@ def _compile(function: Callable[P, R], trains: bool) -> Callable[P, R]:
     # Sizes that are equal by chance, such as B and N, are no reason to compile again.
     torch.fx.experimental._config.use_duck_shape = False
     # Sizes and offsets of 0 and 1 are: two for each size of each tensor, at most.
-    torch._dynamo.config.cache_size_limit = RECOMPILATIONS
+    torch._dynamo.config.cache_size_limit = MAX_RECOMPILATIONS
     # Code compiled for AVX-512 crashes where only AVX2 may be used: a cache for each processor.
     folder = Path(os.environ.get(CACHE, Path(tempfile.gettempdir()) / "torchinductor"))
-    kind = torch.backends.cpu.get_cpu_capability().lower().replace(" ", "_")
-    if folder.name != kind:
-        os.environ[CACHE] = str(folder / kind)
+    capability = torch.backends.cpu.get_cpu_capability().lower().replace(" ", "_")
+    if folder.name != capability:
+        os.environ[CACHE] = str(folder / capability)
     # Warns of a missing CUDA compiler even without a GPU.
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     mode = "reduce-overhead" if trains else None
@@ -116,12 +115,14 @@ _losses = Compiled(plain_losses, trains=True)
 def losses(
     decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], *options: Any
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
-    """Equals `plain_losses`; compiled, for captions padded to a multiple of `WORDS`.
+    """Equals `plain_losses`; compiled, for captions padded to a multiple of `LENGTH_MULTIPLE`.
 
     The loop over words is unrolled: an LSTM is compiled once for each padded length.
     """
     words = tokens.shape[2] - 1
-    if words > MOST_WORDS or not _losses.is_on:
+    if words > MAX_LENGTH or not _losses.is_on:
         return plain_losses(decoder, memory, tokens, *options)
-    total, weights = _losses(decoder, memory, F.pad(tokens, (0, -words % WORDS)), *options)
+    total, weights = _losses(
+        decoder, memory, F.pad(tokens, (0, -words % LENGTH_MULTIPLE)), *options
+    )
     return total, weights[:, :, :words]

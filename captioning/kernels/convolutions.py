@@ -19,7 +19,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 Network = TypeVar("Network", bound=nn.Module)
 
-IN_ORDER = (
+ORDERED_MODULES = (
     "captioning.models.efficientnet_lite",
     "torchvision.models.resnet",
     "timm.layers.conv_bn_act",
@@ -35,27 +35,27 @@ NORMS = ("BatchNorm2d", "BatchNormAct2d")
 
 
 def folded(network: Network) -> Network:
-    """A copy for inference that gives the same output, up to rounding, in less time.
+    """Copy a network for inference with batch norms folded into convolutions, equal up to rounding.
 
     In evaluation mode a batch norm multiplies each channel by one number and adds another, which
     the convolution before it can do as well. Convolutions are folded only where the order of calls
-    is known (`IN_ORDER`); timm's activations stay.
+    is known (`ORDERED_MODULES`); timm's activations stay.
     """
     fast = copy.deepcopy(network).eval()
     for parent in list(fast.modules()):
-        if not _in_turn(parent) and type(parent).__module__ not in IN_ORDER:
+        if not _is_sequential(parent) and type(parent).__module__ not in ORDERED_MODULES:
             continue
-        for (name, first), (next_name, second) in pairwise(list(parent.named_children())):
-            if type(first).__name__ in CONVOLUTIONS and type(second).__name__ in NORMS:
-                assert isinstance(first, nn.Conv2d)
-                assert isinstance(second, nn.BatchNorm2d)
-                setattr(parent, name, fuse_conv_bn_eval(first, second))
-                setattr(parent, next_name, nn.Sequential(*second.children()))
+        for (name, convolution), (norm_name, norm) in pairwise(list(parent.named_children())):
+            if type(convolution).__name__ in CONVOLUTIONS and type(norm).__name__ in NORMS:
+                assert isinstance(convolution, nn.Conv2d)
+                assert isinstance(norm, nn.BatchNorm2d)
+                setattr(parent, name, fuse_conv_bn_eval(convolution, norm))
+                setattr(parent, norm_name, nn.Sequential(*norm.children()))
     return fast
 
 
-def _in_turn(parent: nn.Module) -> bool:
-    """Whether a module only calls its layers, each on the output of the last."""
+def _is_sequential(parent: nn.Module) -> bool:
+    """Whether a module only calls its layers, each on the output of the one before."""
     return type(parent).forward is nn.Sequential.forward
 
 
@@ -66,16 +66,18 @@ def keep_depthwise_precise(network: nn.Module) -> None:
     part of the arithmetic: 25 products per number for a kernel of 5 x 5. Frozen layers and
     subclasses of `Conv2d` stay as they are.
     """
-    for part in network.modules():
+    for module in network.modules():
         if (
-            type(part) is nn.Conv2d
-            and part.groups == part.in_channels > 1
-            and part.weight.requires_grad
-            and part.weight.device.type == "cpu"
+            type(module) is nn.Conv2d
+            and module.groups == module.in_channels > 1
+            and module.weight.requires_grad
+            and module.weight.device.type == "cpu"
         ):
-            part.forward = partial(_precisely, part)  # type: ignore[method-assign]
+            module.forward = partial(_precise_forward, module)  # type: ignore[method-assign]
 
 
-def _precisely(layer: nn.Conv2d, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
+def _precise_forward(
+    layer: nn.Conv2d, x: Float[Tensor, "B C rows columns"]
+) -> Float[Tensor, "B D _ _"]:
     with torch.autocast(x.device.type, enabled=False):
         return nn.Conv2d.forward(layer, x.to(layer.weight.dtype))

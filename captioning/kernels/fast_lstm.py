@@ -30,17 +30,17 @@ from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.losses import cross_entropy
 from captioning.models.lstm import LSTMDecoder
 
-OPEN = 100.0
-"""A bias that makes the gate beta one to the last bit, in every precision."""
+OPEN_GATE_BIAS = 100.0
+"""Bias with which the gate beta is exactly one, in every precision."""
 
-LOGITS = 2**22
-"""Logits of a block of words, 16 MB in single precision. Larger blocks would be requested from the
-operating system each time."""
+BLOCK_LOGITS = 2**22
+"""Number of logits in a block of words, 16 MB in single precision. Larger blocks would be requested
+from the operating system each time."""
 
-STEPS = 2**16
+DROPOUT_STEPS = 2**16
 """Dropout's probability is rounded to a multiple of one over this."""
 
-KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout)
+SUPPORTED_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class PreparedMemory(Memory):
 class FastLSTM(Decoder):
     """Equals a plain `LSTMDecoder`, whose layers it uses.
 
-    While its attention drops weights, in training, the plain decoder computes.
+    In training with an attention that drops weights, the plain decoder computes.
 
     Args:
-        plain: a decoder that `why_not` has nothing against.
+        plain: a decoder without `unsupported_reason`.
     """
 
     def __init__(self, plain: LSTMDecoder) -> None:
@@ -68,13 +68,13 @@ class FastLSTM(Decoder):
 
     @property
     def drops_weights(self) -> bool:
-        """Whether the attention drops weights in training, as no kernel does."""
+        """Whether the attention drops weights in training, which no kernel supports."""
         return self.kernel.attention.dropout.p > 0
 
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Memory:
-        """Annotation vectors and their prepared keys, which the plain decoder refuses."""
+        """Annotation vectors and their prepared keys, for this decoder only."""
         if self.drops_weights and self.plain.attention.training:
             return self.plain.remember(annotations, mask)
         device = annotations.device.type
@@ -93,8 +93,8 @@ class FastLSTM(Decoder):
         if not isinstance(memory, PreparedMemory):
             return plain.step(tokens, state, memory)
         rows = ActiveRows.of(tokens)
-        read = rows.in_rows(tokens)
-        words = dropout(plain.embedding(read), plain.dropout)
+        row_tokens = rows.in_rows(tokens)
+        words = dropout(plain.embedding(row_tokens), plain.dropout)
         hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
         query = torch.cat([hidden, words], dim=-1) if plain.query_with_word else hidden
         queries = rows.by_image(layer(self.kernel.attention.query, query))
@@ -104,15 +104,15 @@ class FastLSTM(Decoder):
             context = layer(plain.beta, hidden).sigmoid() * context
         recurrent_gates = layer(plain.hidden_gates, hidden)
         recurrent_gates += layer(plain.context_gates, context)
-        gates = self._word_gates(read, words)
+        gates = self._word_gates(row_tokens, words)
         gates += recurrent_gates
-        after = lstm_cell(gates, cell)
-        hidden = after.hidden.to(recurrent_gates.dtype)
+        output = lstm_cell(gates, cell)
+        hidden = output.hidden.to(recurrent_gates.dtype)
         projected = None
         if plain.deep_output:
             projected = layer(plain.output_context, context)
-        logits = layer(plain.output, self._deep(words, hidden, projected))
-        state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(after.cell)}
+        logits = layer(plain.output, self._deep_output(words, hidden, projected))
+        state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(output.cell)}
         weights = rows.by_image(rows.in_rows(weights))  # zero for captions that have ended
         return Step(rows.by_image(logits), weights, state)
 
@@ -123,8 +123,8 @@ class FastLSTM(Decoder):
         if not isinstance(memory, PreparedMemory):
             return self.plain.teacher_forcing(memory, tokens)
         words = PackedWords(tokens)
-        deep, weights = self._read(memory, words)
-        return words.spread(layer(self.plain.output, deep)), words.spread(weights)
+        deep_output, weights = self._read(memory, words)
+        return words.scatter(layer(self.plain.output, deep_output)), words.scatter(weights)
 
     def cross_entropy(
         self,
@@ -138,28 +138,29 @@ class FastLSTM(Decoder):
             return plain_losses(self.plain, memory, tokens, label_smoothing, caption_weights)
         targets = tokens[..., 1:]
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
-        deep, weights = self._read(memory, words)
-        places = words.places[words.real]
+        deep_output, weights = self._read(memory, words)
+        word_indices = words.word_indices[words.real_rows]
         if caption_weights is None:
             caption_weights = torch.ones(targets.shape[:2])
-        wanted, counts = targets.flatten()[places], caption_weights.flatten()
-        counts = counts[places // targets.shape[2]]
-        size = max(1, LOGITS // self.vocab_size)
-        parts = (part.split(size) for part in (deep, wanted, counts))
-        losses = [  # each word as a caption of its own
-            cross_entropy(
-                layer(self.plain.output, x)[:, None, None],
-                word[:, None, None],
-                label_smoothing,
-                count[:, None],
+        row_targets = targets.flatten()[word_indices]
+        row_weights = caption_weights.flatten()[word_indices // targets.shape[2]]
+        size = max(1, BLOCK_LOGITS // self.vocab_size)
+        blocks = (rows.split(size) for rows in (deep_output, row_targets, row_weights))
+        losses = []
+        for block_output, block_targets, block_weights in zip(*blocks, strict=True):
+            losses.append(
+                cross_entropy(  # each word as a caption of its own
+                    layer(self.plain.output, block_output)[:, None, None],
+                    block_targets[:, None, None],
+                    label_smoothing,
+                    block_weights[:, None],
+                )
             )
-            for x, word, count in zip(*parts, strict=True)
-        ]
         loss = torch.stack(losses).sum()
-        return loss, words.spread(weights)
+        return loss, words.scatter(weights)
 
     def _word_gates(
-        self, read: Int[Tensor, "r"], words: Float[Tensor, "r m"]
+        self, tokens: Int[Tensor, "r"], words: Float[Tensor, "r m"]
     ) -> Float[Tensor, "r G"]:
         """The words' part of the LSTM's gates; a search computes it once per distinct word.
 
@@ -168,8 +169,8 @@ class FastLSTM(Decoder):
         plain = self.plain
         if plain.dropout.training:
             return layer(plain.word_gates, words)
-        distinct, which = read.unique(return_inverse=True)
-        return layer(plain.word_gates, plain.embedding(distinct)).index_select(0, which)
+        unique_tokens, indices = tokens.unique(return_inverse=True)
+        return layer(plain.word_gates, plain.embedding(unique_tokens)).index_select(0, indices)
 
     def _read(
         self, memory: PreparedMemory, words: PackedWords
@@ -180,18 +181,22 @@ class FastLSTM(Decoder):
         embedded = dropout(plain.embedding(words.tokens), plain.dropout).to(precision)
         query = self.kernel.attention.query
         width = plain.hidden_gates.in_features
-        by_hidden, by_word = query.weight.split([width, query.in_features - width], dim=1)
-        beta, beta_bias = query.weight.new_zeros(1, width), query.weight.new_full((1,), OPEN)
+        query_sizes = [width, query.in_features - width]
+        hidden_query, word_query = query.weight.split(query_sizes, dim=1)
+        beta, beta_bias = (
+            query.weight.new_zeros(1, width),
+            query.weight.new_full((1,), OPEN_GATE_BIAS),
+        )
         if plain.scalar_gate:
             beta, beta_bias = plain.beta.weight, plain.beta.bias
         parts = Parts(
             word_gates=layer(plain.word_gates, embedded),
-            word_queries=linear(embedded, by_word) if plain.query_with_word else None,
+            word_queries=linear(embedded, word_query) if plain.query_with_word else None,
             hidden=state["hidden"].to(precision),
             cell=state["cell"],
             keys=memory.prepared_keys,
             values=values,
-            query=by_hidden.to(precision),
+            query=hidden_query.to(precision),
             gate=plain.hidden_gates.weight.to(precision),
             beta=beta.to(precision),
             beta_bias=beta_bias.to(precision),
@@ -201,9 +206,9 @@ class FastLSTM(Decoder):
             words.without_padding(part) for part in recur(self.kernel, words, memory.mask, parts)
         )
         projected = layer(plain.output_context, contexts) if plain.deep_output else None
-        return self._deep(words.without_padding(embedded), hidden, projected), weights
+        return self._deep_output(words.without_padding(embedded), hidden, projected), weights
 
-    def _deep(
+    def _deep_output(
         self,
         words: Float[Tensor, "r m"],
         hidden: Float[Tensor, "r H"],
@@ -211,36 +216,38 @@ class FastLSTM(Decoder):
     ) -> Float[Tensor, "r m"]:
         """The input of the output layer L_o: E y + L_h h + L_z z of eq. 7, given L_z z."""
         plain = self.plain
-        deep = layer(plain.output_hidden, dropout(hidden, plain.dropout))
-        return dropout(deep if projected is None else words + deep + projected, plain.dropout)
+        deep_output = layer(plain.output_hidden, dropout(hidden, plain.dropout))
+        if projected is not None:
+            deep_output = words + deep_output + projected
+        return dropout(deep_output, plain.dropout)
 
 
 def dropout(x: Float[Tensor, "r X"], module: nn.Dropout) -> Float[Tensor, "r X"]:
     """Equals the module in distribution; four elements share a draw of 64 bits."""
-    dropped = round(module.p * STEPS)
-    if not module.training or not 0 < dropped < STEPS:
+    threshold = round(module.p * DROPOUT_STEPS)
+    if not module.training or not 0 < threshold < DROPOUT_STEPS:
         return module(x)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = draws.view(torch.int16)[: x.numel()].view_as(x)  # uniform from -2^15 to 2^15 - 1
-    kept = (bits >= dropped - STEPS // 2).to(x.dtype)
-    return x * kept.mul_(STEPS / (STEPS - dropped))
+    mask = (bits >= threshold - DROPOUT_STEPS // 2).to(x.dtype)
+    return x * mask.mul_(DROPOUT_STEPS / (DROPOUT_STEPS - threshold))
 
 
-def why_not(decoder: Decoder) -> str | None:
-    """Why `FastLSTM` does not equal the decoder; None if it does."""
+def unsupported_reason(decoder: Decoder) -> str | None:
+    """Why `FastLSTM` would not equal the decoder; None if it does."""
     if type(decoder) is not LSTMDecoder:
         return "only LSTMDecoder itself has one"
     attention = decoder.attention
-    kind = type(attention).__name__
+    class_name = type(attention).__name__
     if attention_kernel(attention) is None:
-        return f"its attention {kind} has none"
+        return f"its attention {class_name} has none"
     assert isinstance(attention, ScoredAttention)
     if attention.query.bias is not None:
-        return f"the query of its {kind} has a bias"
+        return f"the query of its {class_name} has a bias"
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     for name, module in list(decoder.named_modules())[1:]:
-        if type(module) not in KNOWN_LAYERS and module is not attention:
+        if type(module) not in SUPPORTED_LAYERS and module is not attention:
             return f"its layer {name} is a {type(module).__name__}"
-        if any(getattr(module, each) for each in hooks):
+        if any(getattr(module, hook) for hook in hooks):
             return f"its layer {name} has a hook"
     return None

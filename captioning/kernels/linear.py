@@ -22,9 +22,9 @@ from torch.nn import functional as F
 from captioning.device import is_intel, multiplies_bfloat16_fast
 from captioning.kernels.compiled import Compiled
 
-ROWS = 160
-"""The number of rows that weights are packed for: five captions of 32 photos. Fewer rows are at
-least as fast as without packing; weights packed for fewer rows would slow products of many."""
+PACKED_ROWS = 160
+"""Number of rows that weights are packed for: five captions of 32 photos. Fewer rows are at least
+as fast as without packing; weights packed for fewer rows would slow products of many."""
 
 _packed: WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], Tensor]] = WeakKeyDictionary()
 """The state of each layer's weight when it was packed, and the packed weight. Not attributes of the
@@ -33,7 +33,7 @@ layers, which would be copied and saved with them."""
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
     """The product x W^T, without a gradient."""
-    return _multiplied(x, weight, None) if onednn_is_faster(x, weight) else x @ weight.t()
+    return _onednn_linear(x, weight, None) if onednn_is_faster(x, weight) else x @ weight.t()
 
 
 def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Float[Tensor, "O I"]:
@@ -63,9 +63,9 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
     """
     weight, bias = module.weight, module.bias
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-    is_known = dtype == weight.dtype or (dtype == torch.bfloat16 and multiplies_bfloat16_fast())
+    is_supported = dtype == weight.dtype or (dtype == torch.bfloat16 and multiplies_bfloat16_fast())
     if (
-        not is_known
+        not is_supported
         or not x.numel()
         or torch.is_grad_enabled()
         or weight.requires_grad
@@ -73,11 +73,12 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         or not onednn_is_faster(weight, weight)
     ):
         return linear(x, weight, bias)
-    state, found = (dtype, weight.data_ptr(), weight._version), _packed.get(module)
-    if found is None or found[0] != state:
-        ready = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS)
-        found = _packed[module] = state, ready
-    return _multiplied(x.to(dtype), found[1], None if bias is None else bias.to(dtype))
+    state, entry = (dtype, weight.data_ptr(), weight._version), _packed.get(module)
+    if entry is None or entry[0] != state:
+        plain_weight = weight.detach().to(dtype)
+        packed_weight = torch.ops.mkldnn._reorder_linear_weight(plain_weight, PACKED_ROWS)
+        entry = _packed[module] = state, packed_weight
+    return _onednn_linear(x.to(dtype), entry[1], None if bias is None else bias.to(dtype))
 
 
 def onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
@@ -93,7 +94,7 @@ def _has_onednn() -> bool:
     return available and all(hasattr(torch.ops.mkldnn, name) for name in operators)
 
 
-def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     # oneDNN multiplies slices of larger matrices by its reference kernel, a thousand times slower.
     x, weight = (
         part if part.is_contiguous() or part.mT.is_contiguous() else part.contiguous()
@@ -111,7 +112,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiplied(x, weight, bias)
+        return _onednn_linear(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

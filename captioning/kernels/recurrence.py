@@ -55,8 +55,8 @@ class Parts(NamedTuple):
 def recur(
     attention: AttentionKernel, rows: PackedWords, mask: Bool[Tensor, "B L"] | None, parts: Parts
 ) -> tuple[Float[Tensor, "R H"], Float[Tensor, "R D"], Float[Tensor, "R L"]]:
-    """Attend and move the LSTM by one word, for all words: h after each, its z and alpha."""
-    with torch.autocast(parts.hidden.device.type, enabled=False):  # precisions are chosen already
+    """Attend and update the LSTM for all words; returns h, z and alpha of each word."""
+    with torch.autocast(parts.hidden.device.type, enabled=False):  # `parts` have their precisions
         return _Recurrence.apply(attention, rows, mask, *parts, *attention.parameters)
 
 
@@ -66,17 +66,17 @@ class Cell(NamedTuple):
     hidden: Float[Tensor, "*B H"]  # h
     cell: Float[Tensor, "*B H"]  # c
     gates: Float[Tensor, "*B G"]  # sigmoids of i, f, g and o, side by side
-    new: Float[Tensor, "*B H"]  # tanh of g
-    shown: Float[Tensor, "*B H"]  # tanh of c
+    candidate: Float[Tensor, "*B H"]  # tanh of g
+    cell_tanh: Float[Tensor, "*B H"]  # tanh of c
 
 
-class _Kept(NamedTuple):
-    """What the backward pass needs of one word."""
+class _WordActivations(NamedTuple):
+    """The activations of one word that the backward pass needs."""
 
     hidden: Tensor  # (r, H), before the word
     cell: Tensor  # (r, H), before the word
     queries: Tensor  # (B, n, A)
-    after: Cell
+    output: Cell
 
 
 class _Recurrence(torch.autograd.Function):
@@ -89,35 +89,37 @@ class _Recurrence(torch.autograd.Function):
         *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
         parts = Parts(*tensors[: len(Parts._fields)])  # type: ignore[arg-type]
-        by_hidden = torch.cat([parts.query, parts.gate, parts.beta])  # one product for all three
+        # One product for all three.
+        hidden_weight = torch.cat([parts.query, parts.gate, parts.beta])
         sizes = [len(parts.query), len(parts.gate), 1]
         count = len(rows.tokens)
         hidden = parts.hidden.new_empty(count, parts.hidden.shape[-1])
         contexts = parts.values.new_empty(count, parts.values.shape[-1])
         weights = parts.cell.new_empty(count, parts.values.shape[1])
         betas = parts.hidden.new_empty(count, 1)
-        kept = []
+        activations = []
         h, c = (part.flatten(0, 1)[rows.order] for part in (parts.hidden, parts.cell))
         for word in rows.words:
-            here = word.here
+            span = word.span
             h, c = h[: word.size], c[: word.size]
-            queries, gates, beta = product(h, by_hidden).split(sizes, dim=1)
+            queries, gates, beta = product(h, hidden_weight).split(sizes, dim=1)
             if parts.word_queries is not None:
-                queries = queries + parts.word_queries[here]
+                queries = queries + parts.word_queries[span]
             queries = word.by_image(queries)
-            attended = masked_softmax(attention.scores(queries, parts.keys), mask)
-            weights[here] = word.in_rows(attended)
+            alpha = masked_softmax(attention.scores(queries, parts.keys), mask)
+            weights[span] = word.in_rows(alpha)
             # Beta gates the weights rather than the context, which is longer.
-            betas[here] = (beta + parts.beta_bias).sigmoid()
-            gated = attended * word.by_image(betas[here])
-            contexts[here] = word.in_rows(gated.to(h.dtype) @ parts.values)
-            by_context = product(contexts[here], parts.context_gate)
-            after = next_cell(gates, parts.word_gates[here], by_context, c)
-            kept.append(_Kept(h, c, queries, after))
-            h, c = after.hidden, after.cell
-            hidden[here] = h
-        ctx.attention, ctx.rows, ctx.kept, ctx.sizes = attention, rows, kept, sizes
-        ctx.save_for_backward(parts.keys, parts.values, by_hidden, parts.context_gate)
+            betas[span] = (beta + parts.beta_bias).sigmoid()
+            gated_weights = alpha * word.by_image(betas[span])
+            contexts[span] = word.in_rows(gated_weights.to(h.dtype) @ parts.values)
+            context_gates = product(contexts[span], parts.context_gate)
+            output = next_cell(gates, parts.word_gates[span], context_gates, c)
+            activations.append(_WordActivations(h, c, queries, output))
+            h, c = output.hidden, output.cell
+            hidden[span] = h
+        ctx.attention, ctx.rows, ctx.sizes = attention, rows, sizes
+        ctx.activations = activations
+        ctx.save_for_backward(parts.keys, parts.values, hidden_weight, parts.context_gate)
         ctx.start, ctx.has_word_queries = parts.hidden.shape, parts.word_queries is not None
         ctx.weights, ctx.betas, ctx.contexts = weights.detach(), betas, contexts.detach()
         return hidden, contexts, weights
@@ -126,56 +128,61 @@ class _Recurrence(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_contexts, grad_weights = grads
-        keys, values, by_hidden, context_gate = ctx.saved_tensors
+        keys, values, hidden_weight, context_gate = ctx.saved_tensors
         images, captions, width = ctx.start
         grad_sums = values.new_empty(len(grad_hidden), values.shape[2])  # of z
         grad_keys = torch.zeros_like(keys)
         grad_parameters = [torch.zeros_like(parameter) for parameter in ctx.attention.parameters]
-        # Queries, gates and beta side by side, as `by_hidden` computes them.
-        grad_qgb = by_hidden.new_empty(len(grad_hidden), len(by_hidden))
+        # Queries, gates and beta side by side, as `hidden_weight` computes them.
+        grad_qgb = hidden_weight.new_empty(len(grad_hidden), len(hidden_weight))
         grad_queries, grad_gates, grad_beta = grad_qgb.split(ctx.sizes, dim=1)
-        carried_h, carried_c = by_hidden.new_zeros(0, width), grad_weights.new_zeros(0, width)
-        for word, kept in zip(reversed(ctx.rows.words), reversed(ctx.kept), strict=True):
-            here = word.here
-            carried_h, carried_c = (_with_rows(x, word.size) for x in (carried_h, carried_c))
-            _, _, *activations = kept.after
-            gates, carried_c = cell_gradients(
-                carried_h, grad_hidden[here], carried_c, kept.cell, *activations
+        carried_h, carried_c = hidden_weight.new_zeros(0, width), grad_weights.new_zeros(0, width)
+        words = zip(reversed(ctx.rows.words), reversed(ctx.activations), strict=True)
+        for word, activations in words:
+            span = word.span
+            carried_h, carried_c = (_pad_rows(x, word.size) for x in (carried_h, carried_c))
+            _, _, *cell_activations = activations.output
+            word_grad_gates, carried_c = cell_gradients(
+                carried_h, grad_hidden[span], carried_c, activations.cell, *cell_activations
             )
-            grad_gates[here] = gates
-            # d z = (d gates) W_z + what the deep output adds
-            by_gates = product(gates, context_gate.t())
-            torch.add(by_gates, grad_contexts[here], out=grad_sums[here])
+            grad_gates[span] = word_grad_gates
+            # d z = (d gates) W_z + the gradient of z as an output
+            grad_z_by_gates = product(word_grad_gates, context_gate.t())
+            torch.add(grad_z_by_gates, grad_contexts[span], out=grad_sums[span])
             # z = sum_l g_l a_l with g = beta alpha, so d g_l = d z . a_l
-            grad_gated = word.in_rows(word.by_image(grad_sums[here]) @ values.transpose(1, 2))
-            weights, beta = ctx.weights[here], ctx.betas[here]
+            grad_gated = word.in_rows(word.by_image(grad_sums[span]) @ values.transpose(1, 2))
+            weights, beta = ctx.weights[span], ctx.betas[span]
             # d beta = sum_l alpha_l d g_l, times the sigmoid's beta (1 - beta)
-            grad_opened = (grad_gated * weights).sum(1, keepdim=True)
-            grad_beta[here] = grad_opened * beta * (1 - beta)
+            grad_sigmoid = (grad_gated * weights).sum(1, keepdim=True)
+            grad_beta[span] = grad_sigmoid * beta * (1 - beta)
             # d alpha = beta d g + the gradient of the weights as an output
-            grad_alpha = torch.addcmul(grad_weights[here], grad_gated, beta)
+            grad_alpha = torch.addcmul(grad_weights[span], grad_gated, beta)
             # softmax: d score_l = alpha_l (d alpha_l - sum_k alpha_k d alpha_k)
             grad_scores = weights * (grad_alpha - (weights * grad_alpha).sum(-1, keepdim=True))
-            grad_queries[here] = word.in_rows(
+            grad_queries[span] = word.in_rows(
                 ctx.attention.add_gradients(
-                    word.by_image(grad_scores), kept.queries, keys, grad_keys, grad_parameters
+                    word.by_image(grad_scores),
+                    activations.queries,
+                    keys,
+                    grad_keys,
+                    grad_parameters,
                 )
             )
             # d h = (d q) W_q + (d gates) W_h + (d beta) w_b
-            carried_h = product(grad_qgb[here], by_hidden.t())
+            carried_h = product(grad_qgb[span], hidden_weight.t())
         grad_start = [
             torch.empty_like(x).index_copy_(0, ctx.rows.order, x).view(ctx.start)
-            for x in (_with_rows(part, images * captions) for part in (carried_h, carried_c))
+            for x in (_pad_rows(part, images * captions) for part in (carried_h, carried_c))
         ]
         # d W = sum over words of (d q, d gates, d beta) h^T
-        before = torch.cat([kept.hidden for kept in ctx.kept])
-        query, gate, beta = transposed_product(grad_qgb, before).split(ctx.sizes)
+        hidden = torch.cat([activations.hidden for activations in ctx.activations])
+        query, gate, beta = transposed_product(grad_qgb, hidden).split(ctx.sizes)
         grad_values = None
         if ctx.needs_input_grad[3 + Parts._fields.index("values")]:
             # d a_l = sum over words of beta alpha_l d z
-            gated = (ctx.weights * ctx.betas).to(grad_sums.dtype)
-            by_image = [ctx.rows.by_image(part) for part in (gated, grad_sums)]
-            grad_values = by_image[0].transpose(1, 2) @ by_image[1]
+            gated_weights = (ctx.weights * ctx.betas).to(grad_sums.dtype)
+            image_weights = ctx.rows.by_image(gated_weights)
+            grad_values = image_weights.transpose(1, 2) @ ctx.rows.by_image(grad_sums)
         grad_parts = Parts(
             word_gates=grad_gates,
             word_queries=grad_queries if ctx.has_word_queries else None,
@@ -193,28 +200,30 @@ class _Recurrence(torch.autograd.Function):
         return None, None, None, *grad_parts, *grad_parameters
 
 
-def _with_rows(x: Tensor, rows: int) -> Tensor:
-    """The rows of x, padded with zero rows to this number."""
+def _pad_rows(x: Tensor, rows: int) -> Tensor:
+    """Pad x with zeros to this number of rows."""
     return F.pad(x, (0, 0, 0, rows - len(x)))
 
 
 def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell:
     """Equals the cell of `captioning.models.LSTMDecoder` (Xu et al. 2015, eq. 1-3)."""
     gates = gates.to(cell.dtype)
-    opened = gates.sigmoid()
-    i, f, _, o = opened.chunk(4, dim=-1)
-    new = gates.chunk(4, dim=-1)[2].tanh()
-    cell = torch.addcmul(f * cell, i, new)
-    shown = cell.tanh()
-    return Cell(o * shown, cell, opened, new, shown)
+    sigmoids = gates.sigmoid()
+    i, f, _, o = sigmoids.chunk(4, dim=-1)
+    candidate = gates.chunk(4, dim=-1)[2].tanh()
+    cell = torch.addcmul(f * cell, i, candidate)
+    cell_tanh = cell.tanh()
+    return Cell(o * cell_tanh, cell, sigmoids, candidate, cell_tanh)
 
 
 @Compiled
-def next_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
-    """`lstm_cell` of three parts of the gates; hidden states get their precision."""
-    after = lstm_cell(by_hidden + by_word + by_context, cell)
+def next_cell(
+    hidden_gates: Tensor, word_gates: Tensor, context_gates: Tensor, cell: Tensor
+) -> Cell:
+    """`lstm_cell` of the sum of three parts of the gates; hidden states get their precision."""
+    output = lstm_cell(hidden_gates + word_gates + context_gates, cell)
     # Not by `_replace`, which PyTorch 2.11 cannot compile.
-    return Cell(after.hidden.to(by_hidden.dtype), *after[1:])
+    return Cell(output.hidden.to(hidden_gates.dtype), *output[1:])
 
 
 @Compiled
@@ -224,22 +233,22 @@ def cell_gradients(
     carried_c: Tensor,
     cell: Tensor,
     gates: Tensor,
-    new: Tensor,
-    shown: Tensor,
+    candidate: Tensor,
+    cell_tanh: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the gates' pre-activations, (r, G), and of c', the cell before, (r, H).
 
     `carried_h` and `carried_c` come from the next word, `grad_hidden` from everything else; the
-    last three arguments are those of `Cell`, and n in comments is `new`.
+    last three arguments are those of `Cell`, and n in comments is `candidate`.
     """
     i, f, _, o = gates.chunk(4, dim=-1)
     i_slope, f_slope, _, o_slope = (gates * (1 - gates)).chunk(4, dim=-1)
     grad_h = carried_h.to(cell.dtype) + grad_hidden
-    grad_c = carried_c + grad_h * o * (1 - shown.square())  # h = o tanh(c)
+    grad_c = carried_c + grad_h * o * (1 - cell_tanh.square())  # h = o tanh(c)
     parts = [
-        grad_c * new * i_slope,  # c = f c' + i n, di = i (1 - i)
+        grad_c * candidate * i_slope,  # c = f c' + i n, di = i (1 - i)
         grad_c * cell * f_slope,  # dc/df = c', df = f (1 - f)
-        grad_c * i * (1 - new.square()),  # dc/dn = i, dn/dg = 1 - n^2
-        grad_h * shown * o_slope,  # dh/do = tanh(c), do = o (1 - o)
+        grad_c * i * (1 - candidate.square()),  # dc/dn = i, dn/dg = 1 - n^2
+        grad_h * cell_tanh * o_slope,  # dh/do = tanh(c), do = o (1 - o)
     ]
     return torch.cat(parts, dim=-1).to(grad_hidden.dtype), grad_c * f  # dc/dc' = f

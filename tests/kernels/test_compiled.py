@@ -15,7 +15,7 @@ X = torch.zeros(3, 2)
 
 @pytest.fixture(autouse=True)
 def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(compiled._state, "complained", False)
+    monkeypatch.setitem(compiled._state, "has_warned", False)
     with torch.no_grad():
         yield
     compile_from_now(False)
@@ -119,7 +119,7 @@ assert forms.keys() == used and max(forms.values()) <= 4, forms
 
 ON_A_GPU = """
 kernels.COMPILES = ("cpu",)
-compiled.WORDS, compiled.MOST_WORDS = 2, 2
+compiled.LENGTH_MULTIPLE, compiled.MAX_LENGTH = 2, 2
 for decoder in "additive", "transformer":
     forms.clear()
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.kernels import accelerate, caption_cross_entropy, encoding_for_training, fast_lstm
-from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
+from captioning.kernels.attention_scores import BLOCK_ELEMENTS, AdditiveKernel
 from captioning.kernels.fast_lstm import PreparedMemory, dropout
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
 from tests.kernels.plain_models import EXACT, plain_model
@@ -71,7 +71,7 @@ def test_loss_gradients_and_weights_are_those_of_the_plain_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = plain_model(attention=attention, **options)
-    monkeypatch.setattr(fast_lstm, "LOGITS", 5 * plain.decoder.vocab_size)
+    monkeypatch.setattr(fast_lstm, "BLOCK_LOGITS", 5 * plain.decoder.vocab_size)
     annotations.requires_grad_()
     regions = annotations.shape[1]
     mask = None
@@ -184,7 +184,7 @@ def test_dropout_keeps_its_share_and_the_mean() -> None:
 
 
 def test_energies_in_blocks_have_the_formula_s_gradients() -> None:
-    width = BLOCK // 64
+    width = BLOCK_ELEMENTS // 64
     attention = AdditiveAttention(2, 2, width).double()
     v = attention.energy.weight
     queries = torch.randn(3, 4, width).double().requires_grad_()
