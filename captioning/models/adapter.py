@@ -16,7 +16,7 @@ from captioning.models.transformer import EncoderLayer, sinusoids
 
 
 class Adapter(Configurable, nn.Module):
-    """Projects, normalises and mixes annotation vectors before the decoder sees them.
+    """Projects, normalises and mixes annotation vectors for the decoder.
 
     By default all parts are off, as in the paper. They are applied in the order of the arguments.
 
@@ -61,16 +61,16 @@ class Adapter(Configurable, nn.Module):
     def forward(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """The adapted annotation vectors, regions in reading order.
+        """Adapt annotation vectors, regions in reading order.
 
-        Where the mask is false, a region changes no other region's vector.
+        Regions where the mask is false have no effect on other regions.
         """
         annotations = self.norm(self.dropout(self.project(annotations)))
         if self.region_layers:
             annotations = annotations + grid_sinusoids(annotations)
-            visible = None if mask is None else mask[:, None]
+            layer_mask = None if mask is None else mask[:, None]
             for layer in self.region_layers:
-                annotations = layer(annotations, visible)
+                annotations = layer(annotations, layer_mask)
         return self.region_norm(annotations)
 
 
@@ -87,7 +87,7 @@ def grid_sinusoids(annotations: Float[Tensor, "B L W"]) -> Float[Tensor, "L W"]:
     if side * side != regions:
         raise InputError(f"region layers need a square grid, which {regions} regions do not form")
     precision = torch.promote_types(annotations.dtype, torch.float32)
-    places = torch.arange(side, device=annotations.device, dtype=precision)
-    rows = sinusoids(places, width // 2)[:, None].expand(-1, side, -1)
-    columns = sinusoids(places, width - width // 2)[None].expand(side, -1, -1)
+    positions = torch.arange(side, device=annotations.device, dtype=precision)
+    rows = sinusoids(positions, width // 2)[:, None].expand(-1, side, -1)
+    columns = sinusoids(positions, width - width // 2)[None].expand(side, -1, -1)
     return torch.cat([rows, columns], dim=-1).flatten(0, 1).to(annotations.dtype)

@@ -1,4 +1,4 @@
-"""Which regions of the image matter for the next word: soft and hard attention (Xu et al. 2015).
+"""Soft and hard attention over the regions of an image (Xu et al. 2015).
 
 Shapes: B images, N captions (queries) per image, L regions (keys), D annotation width, Q query
 width, A attention width, A2 = 2 A, H heads. Of several heads (Vaswani et al. 2017, section 3.2):
@@ -31,7 +31,7 @@ class Attended(NamedTuple):
 
 
 class Attention(Configurable, nn.Module):
-    """Keys once per image, then weights and contexts for any number of queries.
+    """Computes keys once per image, then weights and contexts for any number of queries.
 
     A decoder calls `project` once per image and the module itself at every word. The constructor
     of a subclass takes the widths of queries, annotation vectors and keys, in this order; further
@@ -40,7 +40,7 @@ class Attention(Configurable, nn.Module):
 
     @abstractmethod
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
-        """The keys, computed once per image and shared by all its captions and words."""
+        """Compute the keys, once per image for all its captions and words."""
 
     @abstractmethod
     def forward(
@@ -50,13 +50,13 @@ class Attention(Configurable, nn.Module):
         annotations: Float[Tensor, "B L D"],
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
-        """Weights over regions for every query, and the contexts.
+        """Compute the weights over regions for every query, and the contexts.
 
         Args:
-            query: of each caption.
-            keys: from `project`.
-            annotations: what contexts are made of.
-            mask: True where a region may be attended; None where all may.
+            query: query of each caption.
+            keys: keys from `project`.
+            annotations: annotation vectors, of which contexts are weighted means.
+            mask: True for regions that may be attended; None for all.
         """
 
 
@@ -85,7 +85,7 @@ class ScoredAttention(Attention):
     def scores(
         self, query: Float[Tensor, "B N Q"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """How well each region fits each query, before the softmax (eq. 4)."""
+        """Score each region for each query, before the softmax (eq. 4)."""
 
     def forward(
         self,
@@ -145,19 +145,19 @@ class HardAttention(AdditiveAttention):
 
         Args:
             weights: attention weights over regions.
-            annotations: what contexts are made of.
-            draws: queries that look at one region; the others get the expectation, and zero.
+            annotations: annotation vectors, of which contexts are weighted means.
+            draws: True for queries that draw one region; others get the expectation, and zero.
         """
         regions = self.draw(weights)
         tiny = torch.finfo(weights.dtype).tiny
         log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
-        one = F.one_hot(regions, weights.shape[2]).to(weights)
-        shares = torch.where(draws[..., None], one, self.dropout(weights))
+        one_hot = F.one_hot(regions, weights.shape[2]).to(weights)
+        shares = torch.where(draws[..., None], one_hot, self.dropout(weights))
         context = shares.to(annotations.dtype) @ annotations  # eq. 9
         return context, log_probs.masked_fill(~draws, 0.0)
 
     def draw(self, weights: Float[Tensor, "B N L"]) -> Int[Tensor, "B N"]:
-        """A region for every query, drawn by its weight (eq. 8)."""
+        """Draw a region for every query, by the weights (eq. 8)."""
         return weights.detach().flatten(0, 1).multinomial(1).view(weights.shape[:2])
 
 
@@ -168,8 +168,8 @@ def masked_softmax(
 
     Args:
         scores: of each region for each query, by any number of heads.
-        mask: True where a region may be attended, at least once per query; the others weigh zero.
-            (B, L) for all queries alike, (B, N, L) for those of several heads; None where all may.
+        mask: True for regions that may be attended, at least one per query; others weigh zero.
+            (B, L) for all queries alike, (B, N, L) for those of several heads; None for all.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None], float("-inf"))
@@ -215,7 +215,7 @@ class MultiHead(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def project(self, keys: Float[Tensor, "*R L K"]) -> Float[Tensor, "*R L W2"]:
-        """Keys and values side by side, computed once for all queries."""
+        """Compute keys and values side by side, once for all queries."""
         return torch.cat([self.key(keys), self.value(keys)], dim=-1)
 
     def forward(
@@ -230,7 +230,7 @@ class MultiHead(nn.Module):
         Args:
             query: not yet projected.
             projected: keys and values from `project`.
-            mask: True where a query may see a key, at least one; None where each sees all.
+            mask: True for keys that a query may attend to, at least one; None for all.
             with_weights: if false, weights are None, and without a mask PyTorch's fused attention
                 computes the contexts.
         """
@@ -251,10 +251,10 @@ class MultiHead(nn.Module):
 
 
 class MultiHeadAttention(Attention):
-    """Several scaled dot products at once, for decoders that attend over regions.
+    """Multi-head attention for decoders that attend over regions.
 
-    The context is not a mean of annotation vectors but of their projections: one mean for each
-    head, mixed by an output layer to the width of an annotation vector.
+    Each head's context is a mean of projected annotation vectors; an output layer mixes them to the
+    width of an annotation vector.
 
     Args:
         query_dim: Q.

@@ -1,4 +1,4 @@
-"""Networks by name, with their pretrained weights, cut into stages for an encoder.
+"""Backbones of encoders by name, with pretrained weights, as lists of stages.
 
 torchvision's (Marcel and Rodriguez 2010), timm's (Wightman 2019, PyTorch Image Models), and a small
 one of this package. The last feature map of a network holds the annotation vectors.
@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from captioning.errors import InputError, reading, removed
 from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
 from captioning.models.small_network import SmallCNN
-from captioning.shelf import path_of
+from captioning.shelf import DEFAULT_MODEL, path_of
 
-DEFAULT = "DEFAULT"
-"""Stands for the weights that a backbone's library downloads."""
+DEFAULT_WEIGHTS = "DEFAULT"
+"""Name of the weights that a backbone's library downloads."""
 
 TIMM = "timm/"
 """Prefix of the names of timm's backbones; torchvision has some of the same names."""
@@ -32,14 +32,14 @@ TIMM = "timm/"
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights in timm's repositories of the Hugging Face Hub."""
 
-PATIENCE = 10.0
-"""Seconds for a server of weights to answer; the libraries retry for a minute, or wait for ever."""
+SERVER_TIMEOUT = 10.0
+"""Seconds to wait for a server of weights; the libraries would wait for a minute or for ever."""
 
-PHOTOS, PHOTOS_BACKBONE = "photos", f"{TIMM}tf_efficientnet_lite2"
-"""The shipped model from whose encoder this backbone can start without a download."""
+PHOTOS_BACKBONE = f"{TIMM}tf_efficientnet_lite2"
+"""Backbone of `DEFAULT_MODEL`, from whose encoder it can start without a download."""
 
-STAGES = "encoder.stages."
-"""Beginning of the names of an encoder's tensors in a captioning model's file."""
+STAGES_PREFIX = "encoder.stages."
+"""Prefix of the names of an encoder's tensors in a captioning model's file."""
 
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
 """Weights of the small backbone, trained by `scripts/shapes_model` on drawn scenes."""
@@ -66,10 +66,10 @@ class Backbone(NamedTuple):
 
     Attributes:
         width: channels of the feature map.
-        stages: applied in order, they turn images into the feature map.
-        mean: of each channel of the training images, in units of 0 to 1.
+        stages: modules that, applied in order, turn images into the feature map.
+        mean: mean of each channel of the training images, from 0 to 1.
         std: standard deviation of each channel.
-        image_size: side of the training images in pixels; None if any size will do.
+        image_size: side of the training images in pixels; None if any size works.
     """
 
     width: int
@@ -80,7 +80,7 @@ class Backbone(NamedTuple):
 
 
 def backbone(name: str, weights: str | None) -> Backbone:
-    """The backbone of a name, with its weights; see `captioning.models.CNNEncoder`.
+    """Load a backbone by name, with weights; see `captioning.models.CNNEncoder`.
 
     Raises:
         InputError: the name is unknown, or the weights are missing or do not fit.
@@ -89,14 +89,16 @@ def backbone(name: str, weights: str | None) -> Backbone:
     if name.startswith(TIMM) and weights is None and lite in NETWORKS:
         half = (0.5, 0.5, 0.5)
         return Backbone(WIDTH, efficientnet_lite(lite), half, half, NETWORKS[lite][2])
-    network, state = _network(name), _state(name, weights)
-    if of_stages := {
-        key.removeprefix(STAGES): value for key, value in state.items() if key.startswith(STAGES)
-    }:
-        found = backbone(name, None)
-        _load(nn.ModuleList(found.stages), of_stages, name, weights)
-        return found
-    _load(network, state, name, weights)
+    network, state = _network(name), _load_weights(name, weights)
+    stages_state = {}
+    for key, value in state.items():
+        if key.startswith(STAGES_PREFIX):
+            stages_state[key.removeprefix(STAGES_PREFIX)] = value
+    if stages_state:  # of a captioning model
+        random_backbone = backbone(name, None)
+        _set_weights(nn.ModuleList(random_backbone.stages), stages_state, name, weights)
+        return random_backbone
+    _set_weights(network, state, name, weights)
     stages = stages_of(network, name)
     if not name.startswith(TIMM):
         return Backbone(BACKBONES[name], stages, image_size=None if name == "small" else 224)
@@ -107,16 +109,16 @@ def backbone(name: str, weights: str | None) -> Backbone:
 
 
 def classifier(name: str, weights: str | None) -> nn.Module:
-    """The whole network of a name with its weights; arguments and errors are `backbone`'s."""
+    """Load a network with its classifier; arguments and errors are those of `backbone`."""
     network: nn.Module = _network(name)
-    state = _state(name, weights)
-    if any(key.startswith(STAGES) for key in state):
+    state = _load_weights(name, weights)
+    if any(key.startswith(STAGES_PREFIX) for key in state):
         raise InputError(f"{weights}: has no classifier; set the objective's classes to 0")
-    _load(network, state, name, weights)
+    _set_weights(network, state, name, weights)
     return network
 
 
-def _load(network: nn.Module, state: dict[str, Any], name: str, weights: str | None) -> None:
+def _set_weights(network: nn.Module, state: dict[str, Any], name: str, weights: str | None) -> None:
     try:
         if weights is not None:
             network.load_state_dict(state)
@@ -140,21 +142,22 @@ def _network(name: str) -> Any:
 
     name = name.removeprefix(TIMM)
     if not timm.is_model(name):
-        near = ", ".join(timm.list_models(f"*{name.partition('.')[0]}*")[:5])
-        raise InputError(f"timm has no model {name!r}" + (f"; it has {near}" if near else ""))
+        similar_names = ", ".join(timm.list_models(f"*{name.partition('.')[0]}*")[:5])
+        hint = f"; it has {similar_names}" if similar_names else ""
+        raise InputError(f"timm has no model {name!r}{hint}")
     try:
         return timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
-    except TypeError:  # convolutions know no such option
+    except TypeError:  # convolutional networks do not have this option
         return timm.create_model(name)
 
 
-def _state(name: str, weights: str | None) -> dict[str, Any]:
-    """The weights of a network or of a captioning model; empty if there are none."""
+def _load_weights(name: str, weights: str | None) -> dict[str, Any]:
+    """Load the state dict of a network or of a captioning model; empty if `weights` is None."""
     if weights is None:
         return {}
-    if weights == DEFAULT and name != "small":
-        return _published(name)
-    path, state = SMALL_WEIGHTS if weights == DEFAULT else path_of(weights), None
+    if weights == DEFAULT_WEIGHTS and name != "small":
+        return _download_weights(name)
+    path, state = SMALL_WEIGHTS if weights == DEFAULT_WEIGHTS else path_of(weights), None
     with reading(path), path.open("rb") as file:
         try:
             if path.suffix == ".safetensors":
@@ -168,8 +171,8 @@ def _state(name: str, weights: str | None) -> dict[str, Any]:
     return state
 
 
-def _published(backbone: str) -> dict[str, Any]:
-    """Weights of torchvision or timm, downloaded unless they are in the library's cache."""
+def _download_weights(backbone: str) -> dict[str, Any]:
+    """Load weights of torchvision or timm, downloaded unless they are in the library's cache."""
     name = backbone
     load: Callable[[], dict[str, Any]]
     is_cached = False
@@ -182,8 +185,8 @@ def _published(backbone: str) -> dict[str, Any]:
         url, repository = (config.url or "", config.hf_hub_id) if config else ("", None)
         if repository:
             url = hf_hub_url(repository, HUB_FILES[0])
-            found = (try_to_load_from_cache(repository, file) for file in HUB_FILES)
-            is_cached = any(isinstance(file, str) for file in found)
+            cached_files = (try_to_load_from_cache(repository, file) for file in HUB_FILES)
+            is_cached = any(isinstance(file, str) for file in cached_files)
         load = lambda: timm.create_model(name, pretrained=True).state_dict()  # noqa: E731
     else:
         from torchvision.models import get_model_weights
@@ -193,29 +196,29 @@ def _published(backbone: str) -> dict[str, Any]:
     file = Path(torch.hub.get_dir(), "checkpoints", url.rpartition("/")[2])
     try:
         if url and not is_cached and not file.is_file():
-            _answers(url)
+            _check_server(url)
         return load()
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip("<>").removeprefix("urlopen error ")
         remedy = "give a file: --model.encoder.init_args.weights FILE"
         if backbone == PHOTOS_BACKBONE:
-            remedy += f", or {PHOTOS} to start from the encoder of that model"
+            remedy += f", or {DEFAULT_MODEL} to start from the encoder of that model"
         raise InputError(f"{url or name}: {reason}; {remedy}") from error
 
 
-def _answers(url: str) -> None:
-    """Raise OSError at once if nothing answers, where libraries would try for a minute."""
+def _check_server(url: str) -> None:
+    """Raise OSError at once if no server answers; libraries would retry for a minute."""
     try:
-        urlopen(Request(url, method="HEAD"), timeout=PATIENCE).close()
+        urlopen(Request(url, method="HEAD"), timeout=SERVER_TIMEOUT).close()
     except HTTPError:
         pass
     except URLError as error:
-        if not isinstance(error.reason, SSLError):  # libraries bring certificates of their own
+        if not isinstance(error.reason, SSLError):  # the libraries have their own certificates
             raise
 
 
 def stages_of(network: Any, name: str) -> list[nn.Module]:
-    """What computes the last feature map of a network, in as many stages as are known of it."""
+    """The layers up to the last feature map of a network, as stages."""
     if name.startswith(TIMM):
         from timm.models.efficientnet import EfficientNet
 
@@ -229,17 +232,19 @@ def stages_of(network: Any, name: str) -> list[nn.Module]:
         return [stem, network.layer1, network.layer2, network.layer3, network.layer4]
     if not name.startswith("vgg"):
         return list(network.features)
-    # Cut before each pooling. The last one is left out, as in the paper (14 x 14 of 224 pixels).
+    # Stages begin with a pooling. The last pooling is left out, as in the paper: 224 pixels give
+    # 14 x 14 cells.
     layers = list(network.features[:-1])
-    cuts = [at for at, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
-    return [nn.Sequential(*layers[a:b]) for a, b in pairwise([0, *cuts, len(layers)])]
+    poolings = [index for index, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
+    ends = [0, *poolings, len(layers)]
+    return [nn.Sequential(*layers[start:end]) for start, end in pairwise(ends)]
 
 
 class FeatureMap(nn.Module):
     """The last feature map of a timm model.
 
-    Of a vision transformer (Dosovitskiy et al. 2021) these are the patch tokens after the last
-    norm, each in its patch's place; class and register tokens are left out.
+    For a vision transformer (Dosovitskiy et al. 2021) it is the grid of patch tokens after the last
+    norm, without class and register tokens.
     """
 
     def __init__(self, model: Any, name: str) -> None:
@@ -250,11 +255,11 @@ class FeatureMap(nn.Module):
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B D rows columns"]:
         try:
             features: Tensor = self.model.forward_features(images)
-        except AssertionError as error:  # how timm says that a size does not fit
+        except AssertionError as error:  # raised by timm if the size does not fit
             raise InputError(f"{self.name}: {error}; set data.size to fit") from None
         if features.ndim == 4:
-            is_last = getattr(self.model, "output_fmt", "NCHW") == "NHWC"
-            return features.permute(0, 3, 1, 2) if is_last else features
+            is_channels_last = getattr(self.model, "output_fmt", "NCHW") == "NHWC"
+            return features.permute(0, 3, 1, 2) if is_channels_last else features
         patches = features[:, getattr(self.model, "num_prefix_tokens", 0) or 0 :]
         rows = round((patches.shape[1] * images.shape[2] / images.shape[3]) ** 0.5)
         columns = patches.shape[1] // max(rows, 1)

@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 
 State = dict[str, Tensor]
-"""What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
-gather along N. Only the decoder itself interprets them."""
+"""The recurrent state of a decoder: tensors (B, N, ...), so that following a beam is one gather
+along N. Only the decoder itself interprets them."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What is computed once per image and shared by all its captions and words.
+    """Tensors computed once per image and shared by all its captions and words.
 
     A subclass may add fields: tensors with the leading axis B, other memories, or tuples of either.
 
     Attributes:
-        annotations: what contexts are made of.
-        mask: True where a region may be attended, at least once per image; None where all may.
+        annotations: the annotation vectors.
+        mask: True for regions that may be attended, at least one per image; None for all.
     """
 
     annotations: Float[Tensor, "B L D"]
@@ -37,8 +37,8 @@ class Step:
     """The result of reading one word.
 
     Attributes:
-        logits: scores of every word of the vocabulary to come next.
-        weights: attention over regions while these scores were computed.
+        logits: scores of the next word over the vocabulary.
+        weights: attention weights with which these scores were computed.
         state: the state after the step.
     """
 
@@ -48,10 +48,9 @@ class Step:
 
 
 class Decoder(Configurable, nn.Module):
-    """Writes captions word by word while looking at annotation vectors.
+    """Writes captions word by word while attending to annotation vectors.
 
-    A subclass defines `start` and `step`, and `remember` if there is anything to compute once per
-    image; everything else follows from these.
+    A subclass defines `start` and `step`, and `remember` if it computes more once per image.
 
     Args:
         annotation_dim: D.
@@ -66,7 +65,7 @@ class Decoder(Configurable, nn.Module):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Memory:
-        """Everything that is computed once per image."""
+        """Compute the memory of images, once per image."""
         return Memory(annotations, mask)
 
     @abstractmethod

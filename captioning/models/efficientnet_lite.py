@@ -20,10 +20,10 @@ NETWORKS = {
     "tf_efficientnet_lite3": (1.2, 1.4, 300),
     "tf_efficientnet_lite4": (1.4, 1.8, 380),
 }
-"""By timm's names: the factors of width and depth, and the side of training images in pixels."""
+"""Factors of width and depth, and side of training images in pixels, by timm's names."""
 
-STAGES = [
-    # repeats, kernel, stride, expansion, channels, before they are scaled
+BASE_STAGES = [
+    # repeats, kernel, stride, expansion, channels, before scaling
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
     (2, 5, 2, 6, 40),
@@ -33,28 +33,29 @@ STAGES = [
     (1, 3, 1, 6, 320),
 ]
 
-STEM, WIDTH = 32, 1280
-"""Channels of the first and of the last convolution, in every network."""
+STEM_WIDTH, WIDTH = 32, 1280
+"""Channels of the first and of the last convolution of every network."""
 
 
 def efficientnet_lite(name: str) -> list[nn.Module]:
-    """The stages of a network with random parameters: the stem, each block, and the head."""
+    """Build the stages of a network with random parameters: the stem, each block, and the head."""
     width, depth, _ = NETWORKS[name]
-    stages: list[nn.Module] = [nn.Sequential(*_layers(3, STEM, 3, 2), nn.ReLU6(inplace=True))]
-    channels = STEM
-    for number, (repeats, kernel, stride, expansion, wanted) in enumerate(STAGES):
-        out = int(wanted * width + 4) // 8 * 8  # the nearest multiple of 8
-        out += 8 * (out < 0.9 * wanted * width)
-        if 0 < number < len(STAGES) - 1:  # the first and the last are not repeated more often
+    stages: list[nn.Module] = [nn.Sequential(*_layers(3, STEM_WIDTH, 3, 2), nn.ReLU6(inplace=True))]
+    channels = STEM_WIDTH
+    for number, (repeats, kernel, stride, expansion, base) in enumerate(BASE_STAGES):
+        out = int(base * width + 4) // 8 * 8  # the nearest multiple of 8
+        out += 8 * (out < 0.9 * base * width)
+        if 0 < number < len(BASE_STAGES) - 1:  # repeats of the first and the last are not scaled
             repeats = math.ceil(repeats * depth)
-        for place in range(repeats):
-            stages.append(_block(channels, out, kernel, stride if place == 0 else 1, expansion))
+        for repeat in range(repeats):
+            block_stride = stride if repeat == 0 else 1
+            stages.append(_block(channels, out, kernel, block_stride, expansion))
             channels = out
     return [*stages, nn.Sequential(*_layers(channels, WIDTH, 1), nn.ReLU6(inplace=True))]
 
 
 class SameConv2d(nn.Conv2d):
-    """Pads so that the output has a cell for each stride's step, as TensorFlow does."""
+    """Pads as TensorFlow's "same": output sides are input sides over the stride, rounded up."""
 
     def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
         (kernel, _), (stride, _) = self.kernel_size, self.stride
@@ -82,15 +83,15 @@ def _block(channels: int, out: int, kernel: int, stride: int, expansion: int) ->
         names = ["conv_pw", "bn1", "act1", "conv_dw", "bn2", "act2", "conv_pwl", "bn3"]
     layers += [*_layers(inner, inner, kernel, stride, groups=inner), nn.ReLU6(inplace=True)]
     layers += _layers(inner, out, 1)
-    kind = Residual if stride == 1 and channels == out else nn.Sequential
-    return kind(OrderedDict(zip(names, layers, strict=True)))
+    block_class = Residual if stride == 1 and channels == out else nn.Sequential
+    return block_class(OrderedDict(zip(names, layers, strict=True)))
 
 
 def _layers(
     channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
     """A convolution and its batch norm."""
-    kind, padding = (nn.Conv2d, kernel // 2) if stride == 1 else (SameConv2d, 0)
-    made = kind(channels, out, kernel, stride, padding, groups=groups, bias=False)
-    nn.init.normal_(made.weight, std=(2 * groups / (out * kernel**2)) ** 0.5)
-    return made, nn.BatchNorm2d(out, eps=1e-3)
+    layer_class, padding = (nn.Conv2d, kernel // 2) if stride == 1 else (SameConv2d, 0)
+    convolution = layer_class(channels, out, kernel, stride, padding, groups=groups, bias=False)
+    nn.init.normal_(convolution.weight, std=(2 * groups / (out * kernel**2)) ** 0.5)
+    return convolution, nn.BatchNorm2d(out, eps=1e-3)

@@ -19,8 +19,8 @@ from captioning.errors import InputError
 from captioning.models.backbones import backbone as backbone_of
 from captioning.progress_bar import is_first_process, say
 
-NOISE = 4
-"""Images of noise by which an offset is measured."""
+NOISE_IMAGES = 4
+"""Number of images of noise by which an offset is measured."""
 
 
 class Encoder(Configurable, nn.Module):
@@ -31,9 +31,8 @@ class Encoder(Configurable, nn.Module):
 
     Attributes:
         annotation_dim: D, width of an annotation vector.
-        image_size: best side of the square images in pixels; None if any size will do.
-        offsets: the `measured_offset` of its present parameters, by the side of images; read it by
-            `offset`, and clear it where parameters change.
+        image_size: best side of the square images in pixels; None if any size works.
+        offsets: cache of `offset` by the side of images; clear it when parameters change.
     """
 
     fixed: ClassVar = {"weights": None}  # a file has the parameters
@@ -51,12 +50,12 @@ class Encoder(Configurable, nn.Module):
 
     @abstractmethod
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of the regions of an image of so many pixels."""
+        """Rows and columns of the regions of an image of this size in pixels."""
 
     def offset(self, size: int) -> tuple[float, float]:
-        """Pixels by which regions look further down, and further right, than where their cells lie.
+        """Pixels, down and right, by which receptive fields are shifted against their cells.
 
-        Measured for images of this side (`measured_offset`) unless it is known.
+        For images of this side; measured (`measured_offset`) unless it is in the cache.
         """
         if size not in self.offsets:
             if is_first_process():
@@ -65,20 +64,20 @@ class Encoder(Configurable, nn.Module):
         return self.offsets[size]
 
     def cell_offset(self, size: int) -> tuple[float, float]:
-        """`offset` in rows and columns of the grid of images of this side."""
+        """`offset` in rows and columns of the grid."""
         (down, right), (rows, columns) = self.offset(size), self.grid(size, size)
         return down * rows / size, right * columns / size
 
     @property
     def constant(self) -> "Encoder | FrozenStages | None":
-        """What is frozen, takes images and has a `config`: its output can be cached.
+        """The frozen part, whose output can be cached; it takes images and has a `config`.
 
-        By default it is the whole encoder if no parameter is trained, otherwise None.
+        By default the whole encoder if no parameter is trained, otherwise None.
         """
         return None if any(p.requires_grad for p in self.parameters()) else self
 
     def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
-        """Annotation vectors from the output of `constant` for square images."""
+        """Compute annotation vectors from the output of `constant` for square images."""
         return features
 
     def train(self, mode: bool = True) -> "Encoder":
@@ -91,7 +90,7 @@ class CNNEncoder(Encoder):
     """Annotation vectors from the last feature map of a network (section 3.1.1).
 
     Frozen stages stay in evaluation mode, or their batch-norm statistics would drift. Trained
-    stages that start from pretrained weights keep those statistics, too: statistics of a few photos
+    stages that start from pretrained weights keep their statistics too, since those of a few photos
     are noise.
 
     Args:
@@ -128,9 +127,9 @@ class CNNEncoder(Encoder):
         self.annotation_dim = network.width
         self.image_size = network.image_size
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
-        for name, of_images in (("mean", network.mean), ("std", network.std)):
+        for name, channels in (("mean", network.mean), ("std", network.std)):
             # Never on the device meta, whose arithmetic imports PyTorch's compiler.
-            self.register_buffer(name, torch.tensor(of_images, device="cpu").view(3, 1, 1) * 255)
+            self.register_buffer(name, torch.tensor(channels, device="cpu").view(3, 1, 1) * 255)
         count = len(self.stages)
         trained = count if trainable_stages == -1 else trainable_stages
         if not 0 <= trained <= count:
@@ -150,12 +149,12 @@ class CNNEncoder(Encoder):
         return FrozenStages(self) if self.first_trained else None
 
     def keep_statistics(self) -> None:
-        """Batch norm uses the statistics that it has, from now on, and never changes them."""
+        """Freeze the statistics of batch norms."""
         self.keeps_statistics = True
         self.train(self.training)
 
     def train(self, mode: bool = True) -> "CNNEncoder":
-        """Switch the trained stages, without batch norm if it keeps its statistics."""
+        """Switch the trained stages, except for batch norms that keep their statistics."""
         nn.Module.train(self, mode)
         self.stages[: self.first_trained].eval()
         if self.keeps_statistics:
@@ -170,7 +169,7 @@ class CNNEncoder(Encoder):
         return features.flatten(2).transpose(1, 2)  # section 3.1.1
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns; a size that was never encoded takes the time of an image."""
+        """Rows and columns; encodes an image if none of this size was encoded before."""
         if (height, width) not in self._grids:
             training = self.training
             self.eval()
@@ -214,7 +213,7 @@ class FrozenStages(nn.Module):
 def feature_map(
     images: UInt8[Tensor, "B 3 H W"], mean: Tensor, std: Tensor, stages: nn.ModuleList
 ) -> Float[Tensor, "B C rows columns"]:
-    """The feature map of normalised images after some stages."""
+    """Normalise images and apply stages."""
     features = ((images - mean) / std).contiguous(memory_format=torch.channels_last)
     for stage in stages:
         features = stage(features)
@@ -223,34 +222,41 @@ def feature_map(
 
 @torch.no_grad()
 def measured_offset(encoder: Encoder, size: int) -> tuple[float, float]:
-    """Pixels, down and right, by which regions of images of this side look beside their cells.
+    """Measure the shift of receptive fields against their cells, in pixels down and right.
 
-    Padding, strides and kernels that are not symmetric shift receptive fields. In images of noise,
-    a strip of half a cell at a time gets other noise: a region looks at the middle of the strips,
-    weighted by the squared change of its annotation vector. The offset is the mean over regions,
-    without those at the edges, in which what the image cuts off cancels.
+    Padding, strides and asymmetric kernels shift receptive fields. In images of noise, the noise of
+    one strip of half a cell at a time is replaced. The centre of a region's receptive field is the
+    mean position of the strips, weighted by the squared change of its annotation vector. The offset
+    is the mean over regions, without those at the edges, whose receptive fields the image cuts.
     """
     training = encoder.training
     encoder.eval()
-    device = next((each.device for each in encoder.parameters()), torch.device("cpu"))
+    parameter = next(encoder.parameters(), None)
+    device = torch.device("cpu") if parameter is None else parameter.device
     noise = torch.Generator().manual_seed(0)
-    shape = (2, NOISE, 3, size, size)
-    images, others = torch.randint(256, shape, generator=noise, dtype=torch.uint8).to(device)
-    vectors, grid, found = encoder(images), encoder.grid(size, size), []
+    shape = (2, NOISE_IMAGES, 3, size, size)
+    images, replacements = torch.randint(256, shape, generator=noise, dtype=torch.uint8).to(device)
+    vectors, grid, offset = encoder(images), encoder.grid(size, size), []
     for axis, cells in enumerate(grid):
         edges = torch.linspace(0, size, 2 * cells + 1).round().int().tolist()
         changes = []
         for start, end in pairwise(edges):
             changed, strip = images.clone(), (axis + 2, start, end - start)
-            changed.narrow(*strip).copy_(others.narrow(*strip))
+            changed.narrow(*strip).copy_(replacements.narrow(*strip))
             changes.append((encoder(changed) - vectors).square().sum(dim=2).cpu())
-        strips = torch.tensor([(start + end) / 2 for start, end in pairwise(edges)])
-        beside = strips[:, None] - (torch.arange(cells) + 0.5) * size / cells
+        strip_centres = torch.tensor([(start + end) / 2 for start, end in pairwise(edges)])
+        cell_centres = (torch.arange(cells) + 0.5) * size / cells
+        distances = strip_centres[:, None] - cell_centres
         weights = torch.stack(changes).unflatten(2, grid).movedim(axis + 2, 3)
         total = weights.sum(dim=0).clamp_min(torch.finfo(weights.dtype).tiny)
-        looks = (beside[:, None, None] * weights).sum(dim=0) / total  # (images, across, along)
-        across, along = (slice(1, -1) if n > 2 else slice(n) for n in (grid[1 - axis], cells))
-        found.append(round(looks[:, across, along].mean().item(), 2))
+        shifts = (distances[:, None, None] * weights).sum(dim=0) / total  # (images, across, along)
+        across, along = _inner_cells(grid[1 - axis]), _inner_cells(cells)
+        offset.append(round(shifts[:, across, along].mean().item(), 2))
     encoder.train(training)
-    down, right = found
+    down, right = offset
     return down, right
+
+
+def _inner_cells(count: int) -> slice:
+    """The cells of an axis without those at its ends, or all if there are at most two."""
+    return slice(1, -1) if count > 2 else slice(count)

@@ -17,11 +17,11 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     caption_weights: Float[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Negative log-likelihood of the targets, summed over all words, in nats; PAD does not count.
+    """Negative log-likelihood of the targets, summed over all words, in nats, without PAD.
 
     Args:
         logits: scores of every word.
-        targets: the right words.
+        targets: the next words.
         label_smoothing: share of the target's probability spread over the vocabulary.
         caption_weights: factor of each caption's loss; defaults to one.
     """

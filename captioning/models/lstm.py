@@ -38,12 +38,12 @@ class LSTMDecoder(Decoder):
         attention: builds the attention from the widths of queries, annotation vectors and keys: a
             class, or a `functools.partial` of one with further arguments.
         dropout: of word embeddings and of the deep output.
-        tie_embeddings: use one matrix for the words read and the words scored.
-        query_with_word: make the attention's query from the hidden state and the last word, so
-            that after "a small red" the model can look for a small red object. By default it is
-            the hidden state alone (eq. 4), which has not read that word yet.
-        scalar_gate: if false, an ablation: the gate beta of the context is one.
-        deep_output: if false, an ablation: the hidden state alone scores words.
+        tie_embeddings: use one matrix for word embeddings and the output layer.
+        query_with_word: use the hidden state and the last word as the query of the attention, so
+            that after "a small red" the model can look for a small red object. By default the query
+            is the hidden state (eq. 4), which has not read that word yet.
+        scalar_gate: ablation if false: the gate beta of the context is one.
+        deep_output: ablation if false: only the hidden state scores words.
     """
 
     removed: ClassVar = {"start_from_mean": True}
@@ -97,13 +97,13 @@ class LSTMDecoder(Decoder):
         return LSTMMemory(annotations, mask, self.attention.project(annotations))
 
     def start(self, memory: Memory, n: int) -> State:
-        """Hidden state and cell from the mean annotation vector (section 3.1.2)."""
+        """Compute hidden state and cell from the mean annotation vector (section 3.1.2)."""
         vectors, mask = memory.annotations, memory.mask
         if mask is None:
             mean = vectors.mean(dim=1, keepdim=True)  # (B, 1, D)
         else:
-            real = mask[:, :, None].to(vectors.dtype)
-            mean = (vectors * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+            region_mask = mask[:, :, None].to(vectors.dtype)
+            mean = (vectors * region_mask).sum(1, keepdim=True) / region_mask.sum(1, keepdim=True)
         # At least single precision, also under autocast: the cell is a running sum.
         precision = torch.promote_types(mean.dtype, torch.float32)
         return {
@@ -123,12 +123,12 @@ class LSTMDecoder(Decoder):
 
         query = torch.cat([h, word], dim=-1) if self.query_with_word else h
         context, weights = self.attention(query, memory.keys, memory.annotations, memory.mask)
-        drawn: State = {}
+        draw_state: State = {}
         if "draws" in state:  # section 4.1
             assert isinstance(self.attention, HardAttention)
             draws = state["draws"]
             context, log_probs = self.attention.drawn(weights, memory.annotations, draws)
-            drawn = {"draws": draws, "log_probs": log_probs}
+            draw_state = {"draws": draws, "log_probs": log_probs}
         if self.scalar_gate:
             context = self.beta(h).sigmoid() * context  # section 4.2.1, (B, N, D)
 
@@ -141,4 +141,4 @@ class LSTMDecoder(Decoder):
         if self.deep_output:
             deep = word + deep + self.output_context(context)
         logits = self.output(self.dropout(deep))  # eq. 7, (B, N, V)
-        return Step(logits, weights, {"hidden": h, "cell": c, **drawn})
+        return Step(logits, weights, {"hidden": h, "cell": c, **draw_state})

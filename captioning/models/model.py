@@ -17,12 +17,12 @@ from captioning.models.adapter import Adapter
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.encoder import Encoder
 
-MOST_PARAMETERS = 500_000_000
-"""The most parameters of a model: two gigabytes in single precision."""
+MAX_PARAMETERS = 500_000_000
+"""Maximum number of parameters of a model: two gigabytes in single precision."""
 
 
 class Model(nn.Module):
-    """A captioning model, which is trained, saved and accelerated as a whole.
+    """A captioning model: encoder, adapter and decoder.
 
     Raises:
         InputError: the widths of two parts differ.
@@ -30,13 +30,13 @@ class Model(nn.Module):
 
     def __init__(self, encoder: Encoder, adapter: Adapter, decoder: Decoder) -> None:
         super().__init__()
-        for name, width, wanted in (
+        for name, width, input_width in (
             ("adapter", adapter.annotation_dim, encoder.annotation_dim),
             ("decoder", decoder.annotation_dim, adapter.output_dim),
         ):
-            if width != wanted:
+            if width != input_width:
                 raise InputError(
-                    f"the {name} expects annotation vectors of width {width} but gets {wanted}"
+                    f"the {name} expects annotation vectors of width {width} but gets {input_width}"
                 )
         self.encoder = encoder
         self.adapter = adapter
@@ -49,7 +49,7 @@ class Model(nn.Module):
         return {name: part.config for name, part in parts.items()}
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """The encoder's annotation vectors.
+        """Compute the encoder's annotation vectors.
 
         Args:
             images: uint8 (B, 3, H, W); or floats (B, P, C), cached features from the encoder's
@@ -62,7 +62,7 @@ class Model(nn.Module):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Memory:
-        """Everything that the decoder computes once per image, from what `encode` gives."""
+        """Compute the decoder's memory from annotation vectors of `encode`, once per image."""
         return self.decoder.remember(self.adapter(annotations, mask), mask)
 
     def forward(
@@ -77,15 +77,15 @@ class Model(nn.Module):
 
 @contextmanager
 def limited_parameters() -> Iterator[None]:
-    """Raise InputError where modules built within the block get more than `MOST_PARAMETERS`."""
+    """Raise InputError if modules built in the block have more than `MAX_PARAMETERS`."""
     count = 0
 
     def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         nonlocal count
         count += 0 if parameter is None else parameter.numel()
-        if count > MOST_PARAMETERS:
+        if count > MAX_PARAMETERS:
             raise InputError(
-                f"the model has more than {MOST_PARAMETERS:,} parameters; choose smaller widths"
+                f"the model has more than {MAX_PARAMETERS:,} parameters; choose smaller widths"
             )
 
     hook = register_module_parameter_registration_hook(add)

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 def convolution(channels: int, width: int, kernel_size: int, stride: int = 1) -> nn.Sequential:
     """Convolution, batch norm and ReLU.
 
-    A stride of 2 needs an even kernel to keep each cell centred on its place. Three odd ones would
-    shift the cells up and left by almost half a cell.
+    With a stride of 2, an even kernel keeps cells centred. Three odd kernels would shift them up
+    and left by almost half a cell.
     """
     padding = (kernel_size - stride) // 2
     return nn.Sequential(
@@ -23,10 +23,10 @@ def convolution(channels: int, width: int, kernel_size: int, stride: int = 1) ->
 
 
 class SmallCNN(nn.Module):
-    """Five convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 196.
+    """Convolutions of total stride 8: 64 x 64 pixels give 8 x 8 annotation vectors of width 196.
 
-    The last channels are the colour of the cell and its coordinates: an annotation vector says what
-    is there, and where.
+    An annotation vector has features of the outlines, and of the colour and coordinates of its
+    cell.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class SmallCNN(nn.Module):
 
 
 class OutlinesAndColours(nn.Module):
-    """What outlines look like around each cell, and the cell's mean colour as three channels."""
+    """Features of the outlines around each cell, and the cell's mean colour as three channels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class OutlinesAndColours(nn.Module):
 
 
 class WhatAndWhere(nn.Module):
-    """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
+    """Annotation vectors of two parts: features around a cell, and its colour and coordinates.
 
     Attention that learns from words alone soon looks at one side of an object's outline, outside
     the object as often as inside. Here the features spread by one cell, so that the middle of an
@@ -90,8 +90,8 @@ class Coordinates(nn.Module):
     """Adds the row and the column of each cell, from -1 to 1 (CoordConv, Liu et al. 2018).
 
     Args:
-        squares: add their squares as well. A linear key can then match any place, since
-            -(x - p)^2 = 2 p x - x^2 - p^2, not only the edges of the image.
+        squares: add squares of the coordinates. A linear key can then match any position, not only
+            the edges of the image, since -(x - p)^2 = 2 p x - x^2 - p^2.
     """
 
     def __init__(self, squares: bool = False) -> None:
@@ -99,25 +99,24 @@ class Coordinates(nn.Module):
         self.squares = squares
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        kind: Any = {"device": features.device, "dtype": features.dtype}
-        sides = (torch.linspace(-1, 1, side, **kind) for side in features.shape[2:])
-        where = torch.stack(torch.meshgrid(*sides, indexing="ij"))
+        options: Any = {"device": features.device, "dtype": features.dtype}
+        axes = (torch.linspace(-1, 1, side, **options) for side in features.shape[2:])
+        coordinates = torch.stack(torch.meshgrid(*axes, indexing="ij"))
         if self.squares:
-            where = torch.cat([where, where.square()])
-        return torch.cat([features, where.expand(features.shape[0], -1, -1, -1)], dim=1)
+            coordinates = torch.cat([coordinates, coordinates.square()])
+        return torch.cat([features, coordinates.expand(features.shape[0], -1, -1, -1)], dim=1)
 
 
 class UnitScale(nn.Module):
     """Scales each cell's vector to a mean square of one (RMSNorm, Zhang and Sennrich 2019).
 
-    Otherwise attention settles on the cells with the largest vectors before it has learnt what to
-    look for.
+    Otherwise attention settles early on the cells with the largest vectors.
     """
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         precise = features.to(torch.promote_types(features.dtype, torch.float32))
-        strength = precise.square().mean(dim=1, keepdim=True)
-        return features * torch.rsqrt(strength + 1e-4).to(features.dtype)
+        mean_square = precise.square().mean(dim=1, keepdim=True)
+        return features * torch.rsqrt(mean_square + 1e-4).to(features.dtype)
 
 
 class Gain(nn.Module):

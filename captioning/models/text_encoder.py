@@ -16,8 +16,8 @@ from captioning.data.vocabulary import PAD
 class TextEncoder(Configurable, nn.Module):
     """A bi-directional RNN over source words (Bahdanau et al. 2015, section 3.2).
 
-    The annotation vector of a word is the forward state, which has read all words up to it, beside
-    the backward state, which has read all words from it on. A decoder reads sentences by
+    The annotation vector of a word is the concatenation of the forward state, after the words up to
+    it, and the backward state, after the words from it on. A decoder reads sentences by
     ``decoder.remember(*encoder(tokens))``.
 
     Args:
@@ -44,7 +44,7 @@ class TextEncoder(Configurable, nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B L"]
     ) -> tuple[Float[Tensor, "B L D"], Bool[Tensor, "B L"]]:
-        """Annotation vectors, zero at PAD, and where sentences have words, at least one each."""
+        """Compute annotation vectors, zero at PAD, and the mask of words, at least one each."""
         mask = tokens != PAD
         embedded = self.dropout(self.embedding(tokens))
         packed = pack_padded_sequence(

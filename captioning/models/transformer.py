@@ -74,10 +74,10 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L W"], mask: Bool[Tensor, "#B #L L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """Every position after one look at all those that the mask lets it see."""
-        read = self.around_attention.norm(x)
-        seen, _ = self.self_attention(read, self.self_attention.project(read), mask)
-        x = self.around_attention(x, seen)
+        """Attend from every position to those that the mask allows, and apply the network."""
+        query = self.around_attention.norm(x)
+        context, _ = self.self_attention(query, self.self_attention.project(query), mask)
+        x = self.around_attention(x, context)
         return self.around_network(x, self.feed_forward(self.around_network.norm(x)))
 
 
@@ -109,30 +109,30 @@ class DecoderLayer(nn.Module):
     ) -> tuple[
         Float[Tensor, "B N T W"], Float[Tensor, "B N S2 W2"], Float[Tensor, "B H N T L"] | None
     ]:
-        """Read T words of every caption: its first ones, or one after others.
+        """Read T words of every caption: the first T words, or one word after others.
 
         Args:
             words: the layer's input.
-            past: keys and values of the words before; S may be zero.
+            past: keys and values of earlier words; S may be zero.
             regions: keys and values of the image, from `cross_attention.project`.
-            mask: True where a region may be seen.
+            mask: True for regions that may be attended.
             with_weights: whether to return weights over regions.
 
         Returns:
             The layer's output, keys and values of all words so far, and the weights.
         """
         captions, count = words.shape[:2], words.shape[2]
-        read = self.around_self.norm(words)
-        past = torch.cat([past, self.self_attention.project(read)], dim=2)
+        query = self.around_self.norm(words)
+        past = torch.cat([past, self.self_attention.project(query)], dim=2)
         causal = None
         if count > 1:  # each word sees itself and those before it (section 3.2.3)
             causal = torch.ones(1, count, count, dtype=torch.bool, device=words.device).tril()
-        seen, _ = self.self_attention(read.flatten(0, 1), past.flatten(0, 1), causal)
-        words = self.around_self(words, seen.unflatten(0, captions))
+        context, _ = self.self_attention(query.flatten(0, 1), past.flatten(0, 1), causal)
+        words = self.around_self(words, context.unflatten(0, captions))
 
-        read = self.around_cross.norm(words).flatten(1, 2)
-        seen, weights = self.cross_attention(read, regions, mask, with_weights)
-        words = self.around_cross(words, seen.unflatten(1, words.shape[1:3]))
+        query = self.around_cross.norm(words).flatten(1, 2)
+        context, weights = self.cross_attention(query, regions, mask, with_weights)
+        words = self.around_cross(words, context.unflatten(1, words.shape[1:3]))
         if weights is not None:
             weights = weights.unflatten(2, words.shape[1:3])
 
@@ -164,7 +164,7 @@ class TransformerDecoder(Decoder):
         heads: of every attention; a divisor of the width.
         inner_width: of the position-wise networks.
         dropout: of embeddings, weights, hidden layers and the output of each sub-layer.
-        tie_embeddings: use one matrix for the words read and the words scored.
+        tie_embeddings: use one matrix for word embeddings and the output layer.
     """
 
     limits: ClassVar = {
@@ -188,9 +188,10 @@ class TransformerDecoder(Decoder):
         super().__init__(annotation_dim, vocab_size)
         self.width = width
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=PAD)
-        kinds = width, heads, inner_width, dropout, annotation_dim
-        made = nn.ModuleList(DecoderLayer(*kinds) for _ in range(layers))
-        self.layers = cast("Sequence[DecoderLayer]", made)
+        decoder_layers = nn.ModuleList(
+            DecoderLayer(width, heads, inner_width, dropout, annotation_dim) for _ in range(layers)
+        )
+        self.layers = cast("Sequence[DecoderLayer]", decoder_layers)
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, vocab_size)
         self.dropout = nn.Dropout(dropout)
@@ -229,15 +230,15 @@ class TransformerDecoder(Decoder):
         # Word embeddings and positions (sections 3.4 and 3.5).
         words = self.embedding(tokens) * self.width**0.5
         precision = torch.promote_types(words.dtype, torch.float32)
-        places = torch.arange(tokens.shape[2], device=words.device, dtype=precision)
-        places = places + state["layer_0"].shape[2]  # after the words before
-        words = self.dropout(words + sinusoids(places, self.width).to(words.dtype))
+        positions = torch.arange(tokens.shape[2], device=words.device, dtype=precision)
+        positions = positions + state["layer_0"].shape[2]  # after earlier words
+        words = self.dropout(words + sinusoids(positions, self.width).to(words.dtype))
 
         mask = None if memory.mask is None else memory.mask[:, None]
-        after: State = {}
+        next_state: State = {}
         for number, layer in enumerate(self.layers):
             name, is_last = f"layer_{number}", number == len(self.layers) - 1
-            words, after[name], weights = layer(
+            words, next_state[name], weights = layer(
                 words, state[name], memory.keys[number], mask, with_weights=is_last
             )
-        return self.norm(words), weights.mean(dim=1), after
+        return self.norm(words), weights.mean(dim=1), next_state

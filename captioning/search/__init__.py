@@ -1,4 +1,4 @@
-"""How words are chosen: greedy search, sampling and beam search."""
+"""Decoding: greedy search, sampling and beam search."""
 
 from captioning.search.beam import BeamSearch
 from captioning.search.constrained import ConstrainedBeamSearch

@@ -6,6 +6,7 @@ continuations and ended captions.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 import torch
@@ -17,36 +18,36 @@ from captioning.errors import InputError
 from captioning.search.beam import BeamSearch
 from captioning.search.search import Decoded
 
-Phrase = tuple[int, ...]
-"""The ids of words that follow each other."""
+TokenPhrase = tuple[int, ...]
+"""Ids of successive words."""
 
-State = tuple[frozenset[Phrase], Phrase] | None
-"""The phrases that are missing, and the longest end of the words so far with which a phrase begins;
-None once a phrase to avoid is said."""
+AutomatonState = tuple[frozenset[TokenPhrase], TokenPhrase] | None
+"""The missing phrases, and the longest suffix of the words so far that begins a phrase; None after
+a phrase to avoid."""
 
-MOST_TRANSITIONS = 2**19
-"""The largest automaton: a second's work to build."""
+MAX_TRANSITIONS = 2**19
+"""Maximum size of an automaton, which takes a second to build."""
 
 
 @dataclass(eq=False, kw_only=True)
 class ConstrainedBeamSearch(BeamSearch):
-    """Beam search among the captions that meet constraints on their words.
+    """Beam search for captions that meet constraints on their words.
 
-    A finite automaton reads each caption and says how many words it still needs until all phrases
-    are said (Anderson et al. 2017, "Guided Open Vocabulary Image Captioning with Constrained Beam
-    Search"). Captions that need equally many are a bank. The banks share the beam (Post & Vilar
+    A finite automaton reads each caption and counts the words it still needs to contain all phrases
+    (Anderson et al. 2017, "Guided Open Vocabulary Image Captioning with Constrained Beam
+    Search"). Captions that need the same number are a bank. The banks share the beam (Post & Vilar
     2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for Neural Machine
-    Translation"): they choose in turns, the bank that needs the fewest words first, and a bank
-    that runs out leaves its turns to the others. So a phrase that has been begun is not given up
-    for its cost, and every caption meets the constraints, however narrow the beam.
+    Translation"): they choose in turns, the bank that needs the fewest words first, and an empty
+    bank leaves its turns to the others. So the beam never drops a begun phrase for its cost, and
+    every caption meets the constraints, even with a narrow beam.
 
-    Probabilities are the model's own, not renormalised among the words that are allowed.
+    Probabilities are not renormalised among the allowed words.
 
     Args:
         begin: ids of the words that every caption begins with.
         avoid: phrases, as ids, that no caption contains.
-        must_say: phrases that every caption contains, where they may overlap. Words of these and
-            of `begin` may repeat in spite of `no_repeat_ngram`.
+        must_say: phrases that every caption contains; they may overlap. Words of these and of
+            `begin` may repeat in spite of `no_repeat_ngram`.
 
     Raises:
         InputError: no caption meets the constraints, or they are too many.
@@ -60,8 +61,8 @@ class ConstrainedBeamSearch(BeamSearch):
         super().__post_init__()
         self.automaton = Automaton(self.avoid, self.must_say)
         begin = torch.tensor([[self.begin]], dtype=torch.long)
-        known = 1 + max((*self.automaton.symbols.tolist(), *self.begin))
-        needed = len(self.begin) + self.automaton.read(begin, known)[0].item()
+        vocabulary = 1 + max((*self.automaton.symbols.tolist(), *self.begin))
+        needed = len(self.begin) + self.automaton.read(begin, vocabulary)[0].item()
         if needed == inf:
             raise InputError("words that must be said have words to avoid; drop either of them")
         if needed > self.max_length:
@@ -74,91 +75,96 @@ class ConstrainedBeamSearch(BeamSearch):
         self, decoded: Decoded, log_probs: Float[Tensor, "B N V"]
     ) -> Iterable[Float[Tensor, "B N V"]]:
         """The log probabilities of the words that lead to each bank, bank 0 last."""
-        tokens, vocabulary, now = decoded.tokens, log_probs.shape[2], decoded.tokens.shape[2]
-        before, needed = self.automaton.read(tokens, vocabulary)
-        required = needed < before[:, :, None]
-        if now < len(self.begin):
-            required = torch.arange(vocabulary, device=tokens.device) == self.begin[now]
+        tokens, vocabulary, length = decoded.tokens, log_probs.shape[2], decoded.tokens.shape[2]
+        needed_now, needed = self.automaton.read(tokens, vocabulary)
+        required = needed < needed_now[:, :, None]
+        if length < len(self.begin):
+            required = torch.arange(vocabulary, device=tokens.device) == self.begin[length]
             log_probs.masked_fill_(~required, -inf)
-        log_probs.masked_fill_(needed > self.max_length - now - 1, -inf)
+        log_probs.masked_fill_(needed > self.max_length - length - 1, -inf)
         allowed = log_probs.clone()
         self.forbid(allowed, tokens)
-        # What the constraints ask for comes before the other limits.
+        # Constraints come before the other limits.
         allowed = torch.where(required, log_probs, allowed)
         banks = reversed(range(self.automaton.banks))
         return (allowed.masked_fill(needed != bank, -inf) for bank in banks)
 
     def choose(self, ranks: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
-        """The captions that the banks choose in turns; ended captions are in bank 0."""
+        """Let the banks choose captions in turns; finished captions are in bank 0."""
         n = self.width
-        places = torch.arange(ranks.shape[1], device=ranks.device).expand_as(ranks)
-        of_bank_0 = places[:, -2 * n :].gather(1, ranks[:, -2 * n :].topk(n).indices)
-        banks = torch.cat([places[:, : -2 * n], of_bank_0], dim=1).unflatten(1, (-1, n))
+        indices = torch.arange(ranks.shape[1], device=ranks.device).expand_as(ranks)
+        bank_0 = indices[:, -2 * n :].gather(1, ranks[:, -2 * n :].topk(n).indices)
+        banks = torch.cat([indices[:, : -2 * n], bank_0], dim=1).unflatten(1, (-1, n))
         turns = banks.flip(1).transpose(1, 2).flatten(1)
-        are_missing = ranks.gather(1, turns).isneginf().int()
-        return turns.gather(1, are_missing.argsort(dim=1, stable=True)[:, :n])
+        is_missing = ranks.gather(1, turns).isneginf().int()
+        return turns.gather(1, is_missing.argsort(dim=1, stable=True)[:, :n])
 
 
 class Automaton:
-    """Says how many more words a caption needs until all phrases are said.
+    """Counts the words that a caption still needs to contain all phrases.
 
-    A state holds the phrases still to say and the part of a phrase just said (Aho & Corasick 1975,
+    A state holds the missing phrases and the begun part of a phrase (Aho & Corasick 1975,
     "Efficient String Matching"). Words that are in no phrase share a symbol.
 
     Args:
-        avoid: phrases that lead to a state that nothing leads out of.
+        avoid: phrases that lead to a final, failed state.
         must_say: phrases without which a caption may not end.
 
     Attributes:
-        symbols: PAD, which stands for all words in no phrase, EOS and the words in phrases: (A,).
-        table: the next state of each state by symbol, (S, A); captions start in state 0.
-        needed: the fewest words that each state needs, (S,); infinite if a phrase to avoid is said.
-        banks: the number of finite numbers of them, from 0.
+        symbols: PAD for all words in no phrase, EOS, and the words in phrases: (A,).
+        table: the next state by state and symbol, (S, A); captions start in state 0.
+        needed: minimum number of words that each state needs, (S,); infinite if it has failed.
+        banks: one more than the largest finite number of needed words.
     """
 
     def __init__(self, avoid: Sequence[Sequence[int]], must_say: Sequence[Sequence[int]]) -> None:
-        self.avoid, said = frozenset(map(tuple, avoid)), frozenset(map(tuple, must_say))
-        phrases = self.avoid | said
-        symbols = [PAD, EOS, *sorted({word for phrase in phrases for word in phrase})]
-        self.beginnings = {phrase[:n] for phrase in phrases for n in range(len(phrase))} | {()}
-        numbers: dict[State, int] = {(said, ()): 0}
+        self.avoid, required = frozenset(map(tuple, avoid)), frozenset(map(tuple, must_say))
+        phrases = self.avoid | required
+        symbols = [PAD, EOS, *sorted(set(chain.from_iterable(phrases)))]
+        self.prefixes: set[TokenPhrase] = {()}
+        for phrase in phrases:
+            self.prefixes.update(phrase[:length] for length in range(len(phrase)))
+        numbers: dict[AutomatonState, int] = {(required, ()): 0}
         states, rows = list(numbers), []
-        for state in states:  # which grows meanwhile
-            if len(states) * len(symbols) > MOST_TRANSITIONS:
+        for state in states:  # which grows in the loop
+            if len(states) * len(symbols) > MAX_TRANSITIONS:
                 raise InputError("too many words to say or to avoid; give fewer")
-            after = [self._after(state, symbol) for symbol in symbols]
-            for new in after:
-                if new not in numbers:
-                    numbers[new] = len(states)
-                    states.append(new)
-            rows.append([numbers[new] for new in after])
+            next_states = [self._next_state(state, symbol) for symbol in symbols]
+            for next_state in next_states:
+                if next_state not in numbers:
+                    numbers[next_state] = len(states)
+                    states.append(next_state)
+            rows.append([numbers[next_state] for next_state in next_states])
         self.symbols, self.table = torch.tensor(symbols), torch.tensor(rows)
+        # Shortest paths to states without missing phrases (Bellman-Ford).
         needed = torch.tensor([inf if state is None or state[0] else 0.0 for state in states])
-        while not (nearer := needed.minimum(needed[self.table].amin(dim=1) + 1)).equal(needed):
-            needed = nearer
+        while not (shorter := needed.minimum(needed[self.table].amin(dim=1) + 1)).equal(needed):
+            needed = shorter
         self.needed = needed
         self.banks = 1 + int(needed[needed.isfinite()].amax()) if needed.isfinite().any() else 1
 
-    def _after(self, state: State, token: int) -> State:
+    def _next_state(self, state: AutomatonState, token: int) -> AutomatonState:
         """The state after one more token."""
         if state is None or (token == EOS and state[0]):
             return None
         if token == EOS:
             return state
-        missing, end = state
-        ends = [(*end, token)[n:] for n in range(len(end) + 2)]  # the longest first
-        if self.avoid.intersection(ends):
+        missing, prefix = state
+        words = (*prefix, token)
+        suffixes = [words[start:] for start in range(len(words) + 1)]  # the longest first
+        if self.avoid.intersection(suffixes):
             return None
-        return missing.difference(ends), next(each for each in ends if each in self.beginnings)
+        next_prefix = next(suffix for suffix in suffixes if suffix in self.prefixes)
+        return missing.difference(suffixes), next_prefix
 
     def read(
         self, tokens: Int[Tensor, "B N t"], vocabulary: int
     ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N V"]]:
-        """How many words captions need now, and how many after each next word."""
+        """The number of words that captions need now, and after each next word."""
         device = tokens.device
         if self.table.device != device:  # moved once, not at every word
-            parts = self.symbols, self.table, self.needed
-            self.symbols, self.table, self.needed = (part.to(device) for part in parts)
+            self.symbols, self.table = self.symbols.to(device), self.table.to(device)
+            self.needed = self.needed.to(device)
         symbol_of = torch.zeros(vocabulary, dtype=torch.long, device=device)
         symbol_of[self.symbols] = torch.arange(len(self.symbols), device=device)
         states = torch.zeros(tokens.shape[:2], dtype=torch.long, device=device)

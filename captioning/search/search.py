@@ -1,4 +1,4 @@
-"""The base class of searches: the loop over words, the limits on captions, the result.
+"""The base class of searches, with the loop over words and the limits on captions.
 
 Shapes: B images, N captions per image, L regions, T words, k alternatives, V vocabulary.
 """
@@ -23,18 +23,18 @@ from captioning.models.decoder import Decoder, Memory, State, Step
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
 
-CANDIDATES = 50
-"""Words that are tried in place of an unknown one."""
+MAX_SUBSTITUTES = 50
+"""Maximum number of words that are tried in place of an unknown one."""
 
 
 class Decoded(NamedTuple):
-    """The captions of each image that a search follows and, in the end, returns, the best first.
+    """Captions of each image, during a search and as its result, the best first.
 
     Attributes:
         tokens: words and EOS, then PAD. A caption without EOS fills all T.
         log_probs: of each token; zero at PAD.
         weights: attention for each token; zero at PAD of returned captions.
-        scores: a caption's total log probability; of returned captions divided by its length (EOS
+        scores: a caption's total log probability, for returned captions divided by its length (EOS
             included) to the power of the length penalty. Minus infinity for an empty beam.
     """
 
@@ -45,7 +45,7 @@ class Decoded(NamedTuple):
 
     @classmethod
     def empty(cls, memory: Memory, n: int) -> "Decoded":
-        """N captions per image without any word."""
+        """N captions per image without words."""
         new, (images, regions, _) = memory.annotations.new_zeros, memory.annotations.shape
         return cls(
             tokens=new((images, n, 0), dtype=torch.long),
@@ -66,36 +66,36 @@ class Decoded(NamedTuple):
         weights: Float[Tensor, "B N L"],
         parents: Int[Tensor, "B N"] | None = None,
     ) -> "Decoded":
-        """The captions, or those with the indices `parents`, followed by one more token."""
-        before = self
+        """Extend the captions, or those with the indices `parents`, by one token."""
+        captions = self
         if parents is not None:
-            before = Decoded(*(take_along_captions(part, parents) for part in self))
+            captions = Decoded(*(take_along_captions(part, parents) for part in self))
         return Decoded(
-            torch.cat([before.tokens, tokens[:, :, None]], dim=2),
-            torch.cat([before.log_probs, log_probs[:, :, None]], dim=2),
-            torch.cat([before.weights, weights[:, :, None]], dim=2),
-            before.scores + log_probs,
+            torch.cat([captions.tokens, tokens[:, :, None]], dim=2),
+            torch.cat([captions.log_probs, log_probs[:, :, None]], dim=2),
+            torch.cat([captions.weights, weights[:, :, None]], dim=2),
+            captions.scores + log_probs,
         )
 
-    def best(self, most: int | None = None) -> "Decoded":
+    def best(self, count: int | None = None) -> "Decoded":
         """The captions of each image with the highest scores, the best first."""
         order = self.scores.argsort(dim=1, descending=True, stable=True)
-        return Decoded(*(take_along_captions(part, order)[:, :most] for part in self))
+        return Decoded(*(take_along_captions(part, order)[:, :count] for part in self))
 
 
 def take_along_captions(
-    part: Shaped[Tensor, "B N *X"], places: Int[Tensor, "B N"]
+    tensor: Shaped[Tensor, "B N *X"], indices: Int[Tensor, "B N"]
 ) -> Shaped[Tensor, "B N *X"]:
-    """The captions of each image with these indices."""
-    images, captions = places.shape
-    rows = (places + captions * torch.arange(images, device=places.device)[:, None]).flatten()
+    """Select captions of each image by their indices."""
+    images, captions = indices.shape
+    rows = (indices + captions * torch.arange(images, device=indices.device)[:, None]).flatten()
     # Much faster than `gather`, which copies number by number.
-    return part.flatten(0, 1).index_select(0, rows).view_as(part)
+    return tensor.flatten(0, 1).index_select(0, rows).view_as(tensor)
 
 
 @dataclass(eq=False, kw_only=True)
 class Search(Configurable):
-    """Chooses the words of captions, within limits that hold for every kind of search.
+    """Generates captions, within limits that every kind of search shares.
 
     The tokens in `NEVER` are not generated, and probabilities are normalised without them.
 
@@ -103,7 +103,7 @@ class Search(Configurable):
         max_length: maximum number of words of a caption.
         min_length: minimum number of words of a caption.
         no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
-        repeats: whether a caption may say all words again, not only those that people do
+        repeats: whether captions may repeat any word, not only those that people repeat
             (`Vocabulary.repeatable`).
 
     Attributes:
@@ -131,7 +131,7 @@ class Search(Configurable):
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """The captions of every image in memory, the best first."""
+        """Generate captions of every image in memory, the best first."""
         decoded = self.start(memory)
         state = decoder.start(memory, decoded.tokens.shape[1])
         last = torch.where(decoded.scores.isneginf(), PAD, BOS)
@@ -141,15 +141,15 @@ class Search(Configurable):
             if finished.all():
                 break
             last = decoded.tokens[:, :, -1].masked_fill(finished, PAD)
-        are_padding = decoded.tokens == PAD
-        lengths = (~are_padding).sum(dim=2).clamp(min=1)  # EOS included
+        is_padding = decoded.tokens == PAD
+        lengths = (~is_padding).sum(dim=2).clamp(min=1)  # EOS included
         return decoded._replace(
-            weights=decoded.weights.masked_fill(are_padding[..., None], 0.0),
+            weights=decoded.weights.masked_fill(is_padding[..., None], 0.0),
             scores=decoded.scores / lengths**self.length_penalty,
         ).best()
 
     def for_images(self, images: Iterable[bytes]) -> "Search":
-        """The search for a batch of these images, for searches that draw by them.
+        """The search for a batch of images, which seed the draws of some searches.
 
         Args:
             images: a stable id of each image of the batch, such as its pixels.
@@ -157,7 +157,7 @@ class Search(Configurable):
         return self
 
     def for_words(self, once: Sequence[int], device: torch.device | str = "cpu") -> "Search":
-        """The search for captions of a vocabulary, of which `Vocabulary.once` is given."""
+        """The search for a vocabulary, given `Vocabulary.once`."""
         if self.repeats:
             return self
         search = copy(self)
@@ -170,14 +170,14 @@ class Search(Configurable):
 
     @abstractmethod
     def extend(self, decoded: Decoded, step: Step) -> tuple[Decoded, State]:
-        """The captions with their next word, and the decoder's state for the word after it."""
+        """Extend captions by one word; also returns the decoder's state after it."""
 
     def forbid(self, log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]) -> None:
-        """Set log probabilities of next words that the limits forbid to minus infinity, in place.
+        """Set the log probabilities of forbidden next words to minus infinity, in place.
 
-        If that leaves no word, the caption may end.
+        If no word is left, the caption may end.
         """
-        if self.once is not None:  # PAD, never generated, stands for words that may repeat
+        if self.once is not None:  # PAD, which is never generated, for words that may repeat
             log_probs.scatter_(-1, self.once[tokens], float("-inf"))
         length, n = tokens.shape[-1], self.no_repeat_ngram
         ends_early, may_repeat = length < self.min_length, 0 < n <= length
@@ -187,36 +187,36 @@ class Search(Configurable):
         if ends_early:
             log_probs[..., EOS] = float("-inf")
         if may_repeat:  # words that would complete an n-gram for the second time
-            begun, last = tokens[..., length - n + 1 :], tokens[..., n - 1 :]
+            prefix, last = tokens[..., length - n + 1 :], tokens[..., n - 1 :]
             repeats = torch.ones_like(last, dtype=torch.bool)
-            for place in range(n - 1):
-                earlier = tokens[..., place : place + last.shape[-1]]
-                repeats &= earlier == begun[..., place : place + 1]
+            for index in range(n - 1):
+                earlier = tokens[..., index : index + last.shape[-1]]
+                repeats &= earlier == prefix[..., index : index + 1]
             penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
             log_probs.scatter_add_(-1, last, penalties.masked_fill(repeats, float("-inf")))
-        stuck = log_probs.amax(dim=-1).isneginf()
-        log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
+        has_no_word = log_probs.amax(dim=-1).isneginf()
+        log_probs[..., EOS] = torch.where(has_no_word, end, log_probs[..., EOS])
 
     def replace(self, kind: "type[Search] | None" = None, **changes: Any) -> "Search":
-        """A search of the same or another kind with the same settings, except for `changes`.
+        """A search of the same or another class with the same settings, except for `changes`.
 
-        Settings that the other kind does not have are dropped.
+        Settings that the other class does not have are dropped.
 
         Raises:
-            InputError: that kind of search has no such setting.
+            InputError: the class has no such setting.
         """
-        chosen = kind or type(self)
-        known = inspect.signature(chosen).parameters
+        search_class = kind or type(self)
+        parameters = inspect.signature(search_class).parameters
         for name in changes:
-            if name not in known:
-                has = ", ".join(known).replace("_", " ")
-                raise InputError(f"{chosen.__name__} has no {name.replace('_', ' ')}; it has {has}")
-        kept = {name: value for name, value in self.config.items() if name in known}
-        return chosen(**(kept | changes))
+            if name not in parameters:
+                setting, names = name.replace("_", " "), ", ".join(parameters).replace("_", " ")
+                raise InputError(f"{search_class.__name__} has no {setting}; it has {names}")
+        settings = {name: value for name, value in self.config.items() if name in parameters}
+        return search_class(**(settings | changes))
 
 
 def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
-    """Log probabilities among the words that a search can generate, in a new tensor."""
+    """Log probabilities over the words that a search can generate, as a new tensor."""
     precise = torch.promote_types(logits.dtype, torch.float32)
     scores = logits.to(precise, copy=True)
     for token in NEVER:
@@ -227,44 +227,46 @@ def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
 def find_alternatives(
     logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
 ) -> tuple[Int[Tensor, "B N T k"], Float[Tensor, "B N T k"]]:
-    """The k most probable other tokens in the place of each token, and their probabilities.
+    """Find the k most probable other tokens at each position, and their probabilities.
 
     The best come first; undefined at PAD.
 
     Args:
-        logits: before each token.
-        tokens: the captions as a search returns them.
+        logits: scores of each token.
+        tokens: the captions, as a search returns them.
         k: number of alternatives; fewer if the vocabulary is smaller.
     """
-    others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
-    log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
-    return words, log_probs.exp()
+    log_probs = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
+    count = min(k, log_probs.shape[-1] - len(NEVER) - 1)
+    word_log_probs, words = log_probs.topk(count, dim=-1)
+    return words, word_log_probs.exp()
 
 
 @torch.no_grad()
 def find_substitutes(
     decoder: Decoder, memory: Memory, tokens: Sequence[int], k: int
 ) -> list[list[int]]:
-    """For each unknown word of a caption of one image, the k likeliest words in its place.
+    """Find the k most probable words in place of each unknown word of a caption of one image.
 
-    The words before and after it count, up to the next unknown one.
+    They depend on the words before and after, up to the next unknown one.
     """
-    found: list[list[int]] = []
+    substitutes: list[list[int]] = []
     ids = torch.tensor(tokens, device=memory.annotations.device)
-    for place in (ids == UNK).nonzero()[:, 0].tolist():
-        end = [*tokens, UNK].index(UNK, place + 1)
+    for position in (ids == UNK).nonzero()[:, 0].tolist():
+        end = [*tokens, UNK].index(UNK, position + 1)
 
         def log_probs(captions: Int[Tensor, "N T"]) -> Float[Tensor, "N T V"]:
-            read = F.pad(captions, (1, -1), value=BOS)
-            return generable_log_probs(decoder.teacher_forcing(memory, read[None])[0])[0]
+            inputs = F.pad(captions, (1, -1), value=BOS)
+            return generable_log_probs(decoder.teacher_forcing(memory, inputs[None])[0])[0]
 
-        chances = log_probs(ids[None, : place + 1])[0, place]
-        chances[EOS] = float("-inf")
-        words = chances.topk(min(CANDIDATES, len(chances) - len(NEVER) - 1)).indices
+        word_log_probs = log_probs(ids[None, : position + 1])[0, position]
+        word_log_probs[EOS] = float("-inf")
+        count = min(MAX_SUBSTITUTES, len(word_log_probs) - len(NEVER) - 1)
+        words = word_log_probs.topk(count).indices
         captions = ids[:end].repeat(len(words), 1)
-        captions[:, place] = words
+        captions[:, position] = words
         scores = log_probs(captions).gather(2, captions[..., None]).sum(dim=(1, 2))
-        best = words[scores.argsort(descending=True)]
-        found.append(best[:k].tolist())
-        ids[place] = best[0]
-    return found
+        best_words = words[scores.argsort(descending=True)]
+        substitutes.append(best_words[:k].tolist())
+        ids[position] = best_words[0]
+    return substitutes

@@ -17,7 +17,7 @@ from captioning.search import (
     Sampling,
     Search,
 )
-from captioning.search.beam import BLOCK, largest
+from captioning.search.beam import BLOCK_SIZE, largest
 
 WORDS = range(4, 8)
 MASK = torch.tensor([[True] * 6, [True] * 3 + [False] * 3, [False] * 5 + [True]])
@@ -132,7 +132,7 @@ def beam_written_out(
     return [(beam, score(beam)) for beam in beams]
 
 
-@pytest.mark.parametrize("count", [7, BLOCK, 5 * BLOCK, 9 * BLOCK + 7])
+@pytest.mark.parametrize("count", [7, BLOCK_SIZE, 5 * BLOCK_SIZE, 9 * BLOCK_SIZE + 7])
 def test_the_largest_in_blocks_are_the_largest(count: int) -> None:
     scores = torch.randn(3, count).masked_fill(torch.rand(3, count) < 0.2, -torch.inf)
     for found, wanted in zip(largest(scores, 4), scores.topk(4), strict=True):

@@ -60,6 +60,6 @@ def test_what_lightning_refuses_is_one_line(train_into: Train) -> None:
 def test_a_model_of_too_many_parameters_is_refused(
     option: str, train_into: Train, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(model, "MOST_PARAMETERS", 10_000_000)
+    monkeypatch.setattr(model, "MAX_PARAMETERS", 10_000_000)
     with pytest.raises(InputError, match="more than 10,000,000 parameters"):
         train_into("run", f"--model.{option}")
