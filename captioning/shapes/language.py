@@ -1,4 +1,4 @@
-"""English captions of scenes, true and unambiguous, and whether other captions are right."""
+"""Writes true and unambiguous English captions of scenes, and judges other captions."""
 
 import re
 from collections import Counter
@@ -6,10 +6,10 @@ from itertools import permutations
 
 import numpy as np
 
-from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES, Scene, relation
+from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES, Scene, Shape, relation
 
-CAPTIONS = 5  # for each scene, as COCO has
-LONGEST = 15  # words in a caption
+CAPTIONS_PER_SCENE = 5  # as in COCO
+MAX_WORDS = 15  # of a caption
 
 BESIDE = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 BESIDE_IT = {
@@ -20,7 +20,7 @@ BESIDE_IT = {
 }
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 NUMBERS = {2: "two", 3: "three"}
-COUNTS = {word: number for number, word in NUMBERS.items()}
+NUMBERS_BY_WORD = {word: number for number, word in NUMBERS.items()}
 
 LISTS = ("{all}", "there is {all}", "{number} shapes, {all}")
 RELATIONS = (
@@ -31,53 +31,56 @@ RELATIONS = (
     "{subject} with {company}",
 )
 
-# A sentence is read as a pattern of phrases (P) and relations (B is BESIDE, I is BESIDE_IT).
-PHRASE = rf"an?(?: ({'|'.join(SIZES)}))?(?: ({'|'.join(COLOURS)}))? ({'|'.join(KINDS)})"
-STATED = r"(there is P|P( is)?) B P( and B P)*"
-INVERTED = r"B P is P"
-COMPANY = r"P with P I( and P I)*"
-LISTED = rf"(there is |({'|'.join(NUMBERS.values())}) shapes )?P( P)*( and P)?"
+# A sentence is parsed to a pattern of phrases (P) and relations (B for BESIDE, I for BESIDE_IT).
+PHRASE_PATTERN = rf"an?(?: ({'|'.join(SIZES)}))?(?: ({'|'.join(COLOURS)}))? ({'|'.join(KINDS)})"
+STATEMENT_PATTERN = r"(there is P|P( is)?) B P( and B P)*"
+INVERTED_PATTERN = r"B P is P"
+COMPANY_PATTERN = r"P with P I( and P I)*"
+LIST_PATTERN = rf"(there is |({'|'.join(NUMBERS.values())}) shapes )?P( P)*( and P)?"
 SIDES = {words: side for phrases in (BESIDE_IT, BESIDE) for side, words in phrases.items()}
 
 
 def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
-    """Five different captions of a scene of two or three objects, in lower case, no full stop.
+    """Write five captions of a scene of two or three objects, in lower case, without full stop.
 
     Each is true, no phrase in it fits two objects, and its meaning does not depend on commas. One
     lists the objects; the others state relations, unless the scene has no clear one.
     """
     lists, relations = rng.permutation(LISTS), rng.permutation(RELATIONS)
-    related = any(relation(*pair, CLEAR) for pair in permutations(scene.shapes, 2))
-    found: list[str] = []
-    while len(found) < CAPTIONS:
-        sentence = (lists[0], *relations)[len(found)] if related else rng.choice(lists)
-        caption = _fill(str(sentence), scene, rng)
-        if len(caption.split()) <= LONGEST and caption not in found:
-            found.append(caption)
-    return tuple(found[i] for i in rng.permutation(CAPTIONS))
+    has_relation = any(relation(*pair, CLEAR) for pair in permutations(scene.shapes, 2))
+    texts: list[str] = []
+    while len(texts) < CAPTIONS_PER_SCENE:
+        sentence = (lists[0], *relations)[len(texts)] if has_relation else rng.choice(lists)
+        text = _fill(str(sentence), scene, rng)
+        if len(text.split()) <= MAX_WORDS and text not in texts:
+            texts.append(text)
+    return tuple(texts[index] for index in rng.permutation(CAPTIONS_PER_SCENE))
 
 
 def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
-    """The template with random objects of the scene filled in."""
-    are_sized = bool(rng.integers(2))
-    shapes = [scene.shapes[i] for i in rng.permutation(len(scene.shapes))]
-    alike = Counter((shape.colour, shape.kind) for shape in shapes)
+    """Fill random objects of the scene into a template."""
+    has_sizes = bool(rng.integers(2))
+    shapes = [scene.shapes[index] for index in rng.permutation(len(scene.shapes))]
+    counts = Counter((shape.colour, shape.kind) for shape in shapes)
     names = {}
     for shape in shapes:
-        is_sized = are_sized or alike[shape.colour, shape.kind] > 1
-        words = f"{shape.size} {shape.colour}" if is_sized else shape.colour
+        has_size = has_sizes or counts[shape.colour, shape.kind] > 1
+        words = f"{shape.size} {shape.colour}" if has_size else shape.colour
         names[shape] = f"{'an' if words[0] in 'aeiou' else 'a'} {words} {shape.kind}"
     if sentence in LISTS:
-        *listed, last = names.values()
-        everything = f"{', '.join(listed)} and {last}"
-        return sentence.format(all=everything, number=NUMBERS[len(shapes)])
+        *first_names, last_name = names.values()
+        enumeration = f"{', '.join(first_names)} and {last_name}"
+        return sentence.format(all=enumeration, number=NUMBERS[len(shapes)])
 
-    pairs = [(*pair, relation(*pair, CLEAR)) for pair in permutations(shapes, 2)]
-    subject = next(one for one, _, side in pairs if side)
-    others = [(names[other], side) for one, other, side in pairs if side and one is subject]
-    others = others[: rng.integers(1, len(others) + 1)]
-    beside = [f"{BESIDE[side]} {other}" for other, side in others]
-    company = [f"{other} {BESIDE_IT[OPPOSITE[side]]}" for other, side in others]
+    relations = []
+    for shape, neighbour in permutations(shapes, 2):
+        if side := relation(shape, neighbour, CLEAR):
+            relations.append((shape, neighbour, side))
+    subject = relations[0][0]
+    neighbours = [(names[shape], side) for first, shape, side in relations if first is subject]
+    neighbours = neighbours[: rng.integers(1, len(neighbours) + 1)]
+    beside = [f"{BESIDE[side]} {neighbour}" for neighbour, side in neighbours]
+    company = [f"{neighbour} {BESIDE_IT[OPPOSITE[side]]}" for neighbour, side in neighbours]
     return sentence.format(
         subject=names[subject],
         beside=" and ".join(beside),
@@ -87,38 +90,41 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
 
 
 def is_right(caption: str, scene: Scene) -> bool:
-    """Whether everything that a caption of a scene states is right.
+    """Whether a caption of a scene is correct in every statement.
 
     Its phrases must fit different objects of the scene in every attribute and every `relation`, and
     a number must count them all. Case and punctuation do not matter. A caption that is not a
-    statement about shapes is wrong.
+    statement about shapes is incorrect.
     """
     words = " ".join(re.findall(r"\w+", caption.lower()))
-    phrases = re.findall(PHRASE, words)
-    pattern = re.sub(PHRASE, "P", words)
-    sides = [SIDES[said] for said in re.findall("|".join(SIDES), pattern)]
-    for mark, said in (("I", BESIDE_IT), ("B", BESIDE)):
-        pattern = re.sub("|".join(said.values()), mark, pattern)
-    places = range(1, len(sides) + 1)
-    if re.fullmatch(STATED, pattern):
-        related = [(0, place) for place in places]
-    elif re.fullmatch(COMPANY, pattern):
-        related = [(place, 0) for place in places]
-    elif re.fullmatch(INVERTED, pattern):
-        related = [(1, 0)]
-    elif listed := re.fullmatch(LISTED, pattern):
-        related = []
-        if (number := COUNTS.get(listed[2])) and not number == len(phrases) == len(scene.shapes):
+    phrases = re.findall(PHRASE_PATTERN, words)
+    pattern = re.sub(PHRASE_PATTERN, "P", words)
+    sides = [SIDES[words] for words in re.findall("|".join(SIDES), pattern)]
+    for mark, expressions in (("I", BESIDE_IT), ("B", BESIDE)):
+        pattern = re.sub("|".join(expressions.values()), mark, pattern)
+    phrase_numbers = range(1, len(sides) + 1)
+    if re.fullmatch(STATEMENT_PATTERN, pattern):
+        pairs = [(0, number) for number in phrase_numbers]
+    elif re.fullmatch(COMPANY_PATTERN, pattern):
+        pairs = [(number, 0) for number in phrase_numbers]
+    elif re.fullmatch(INVERTED_PATTERN, pattern):
+        pairs = [(1, 0)]
+    elif enumeration := re.fullmatch(LIST_PATTERN, pattern):
+        pairs = []
+        count = NUMBERS_BY_WORD.get(enumeration[2])
+        if count and not count == len(phrases) == len(scene.shapes):
             return False
     else:
         return False
-    relations = list(zip(related, sides, strict=True))
+    relations = list(zip(pairs, sides, strict=True))
     return any(
-        all(
-            word in ("", fact)
-            for phrase, shape in zip(phrases, shapes, strict=True)
-            for word, fact in zip(phrase, (shape.size, shape.colour, shape.kind), strict=True)
-        )
-        and all(relation(shapes[one], shapes[two]) == side for (one, two), side in relations)
+        all(map(_fits, phrases, shapes))
+        and all(relation(shapes[one], shapes[other]) == side for (one, other), side in relations)
         for shapes in permutations(scene.shapes, len(phrases))
     )
+
+
+def _fits(phrase: tuple[str, str, str], shape: Shape) -> bool:
+    """Whether an object has the size, the colour and the kind of a phrase, each if it is given."""
+    facts = (shape.size, shape.colour, shape.kind)
+    return all(word in ("", fact) for word, fact in zip(phrase, facts, strict=True))

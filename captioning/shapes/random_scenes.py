@@ -1,4 +1,4 @@
-"""Random scenes of plain objects."""
+"""Draws random scenes of plain objects."""
 
 from itertools import combinations
 
@@ -15,9 +15,9 @@ from captioning.shapes.scene import (
     Shape,
 )
 
-MARGIN = 1 / 16  # the usual centre crop of 224 out of 256 still shows every object whole
-GAP = 0.03  # between the circles around two objects
-# Corners reach further than a round edge for the same area, so equal sizes look equal.
+BORDER = 1 / 16  # without objects: the usual crop of 224 of 256 pixels cuts none
+MIN_GAP = 0.03  # between the circles around two objects
+# Corners reach further than a circle of the same area, so equal sizes look equal.
 REACH = {"circle": 0.85, "square": 1.0, "triangle": 1.12, "star": 1.15, "cross": 1.0}
 TILT = np.pi / 14  # more would turn a cross into an x and a square into a diamond
 
@@ -25,11 +25,11 @@ RADIUS = {"small": 0.115, "large": 0.19}  # in picture sides
 
 
 def random_scene(rng: np.random.Generator) -> Scene:
-    """Two or three objects, apart, each pair in a clear relation."""
+    """Draw a scene of two or three separate objects, each pair in a clear relation."""
     count = int(rng.integers(2, 4))
     while (shapes := _shapes(count, rng)) is None:
         continue
-    # Greyish, so that no background is mistaken for an object's colour, light or dark.
+    # Greyish, so that no background, light or dark, has the colour of an object.
     lightness = rng.uniform(0.2, 0.9)
     first = np.clip(lightness + rng.uniform(-0.05, 0.05, 3), 0, 1)
     second = np.clip(first + rng.choice([-1, 1]) * rng.uniform(0.08, 0.2), 0.12, 0.97)
@@ -38,32 +38,34 @@ def random_scene(rng: np.random.Generator) -> Scene:
 
 
 def _shapes(count: int, rng: np.random.Generator) -> tuple[Shape, ...] | None:
-    """Different objects inside the picture, far enough apart; None if chance gives none.
+    """Draw different objects inside the picture, far enough apart; None if the draw fails.
 
-    At most two have the same kind and colour, so that a list of all remains short.
+    At most two have the same kind and colour, so that a list of all is short.
     """
-    named = [
+    attributes = [
         (str(rng.choice(KINDS)), str(rng.choice(COLOURS)), str(rng.choice(SIZES)))
         for _ in range(count)
     ]
-    alike = len({(kind, colour) for kind, colour, _ in named})
-    if len(set(named)) < count or alike < count - 1:
+    distinct_kinds = len({(kind, colour) for kind, colour, _ in attributes})
+    if len(set(attributes)) < count or distinct_kinds < count - 1:
         return None
     factors = 1 + 0.06 * rng.uniform(-1, 1, count)
-    radii = factors * [RADIUS[size] * REACH[kind] for kind, _, size in named]
-    reach = radii + MARGIN
-    tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, count, 2))
-    good = np.ones(len(tries), dtype=bool)
-    for one, other in combinations(range(count), 2):
-        both, apart = radii[one] + radii[other], np.abs(tries[:, one] - tries[:, other])
-        distance, is_clear = np.hypot(*apart.T), apart.max(1) > CLEAR * apart.min(1)
-        good &= (distance > both + GAP) & is_clear
-    if not good.any():
+    radii = factors * [RADIUS[size] * REACH[kind] for kind, _, size in attributes]
+    reach = radii + BORDER
+    layouts = rng.uniform(reach[:, None], 1 - reach[:, None], (200, count, 2))
+    is_valid = np.ones(len(layouts), dtype=bool)
+    for first, second in combinations(range(count), 2):
+        offsets = np.abs(layouts[:, first] - layouts[:, second])
+        min_distance = radii[first] + radii[second] + MIN_GAP
+        is_clear = offsets.max(1) > CLEAR * offsets.min(1)
+        is_valid &= (np.hypot(*offsets.T) > min_distance) & is_clear
+    if not is_valid.any():
         return None
     shapes = []
-    for names, (x, y), size in zip(named, tries[good.argmax()].tolist(), radii, strict=True):
+    centres = layouts[is_valid.argmax()].tolist()
+    for (kind, colour, size), (x, y), radius in zip(attributes, centres, radii, strict=True):
         angle = rng.uniform(-TILT, TILT)
-        shapes.append(Shape(*names, x, y, float(size), angle))
+        shapes.append(Shape(kind, colour, size, x, y, float(radius), angle))
     return tuple(shapes)
 
 

@@ -1,4 +1,4 @@
-"""Scenes of objects with known places, attributes and relations."""
+"""Scenes of objects with positions, attributes and relations."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ CLEAR = 1.5  # smallest ratio of the two axes' distances at which captions state
 
 @dataclass(frozen=True)
 class Shape:
-    """One object. Places are in picture sides from the left upper corner."""
+    """One object. Coordinates are in picture sides from the upper left corner."""
 
     kind: str  # one of `KINDS`
     colour: str  # one of `COLOURS`
@@ -31,7 +31,7 @@ class Background:
     first: tuple[float, float, float]
     second: tuple[float, float, float]  # not in a flat background
     angle: float  # direction of a gradient or of stripes, in radians
-    seed: int  # of the noise of clouds and of the place of a glow
+    seed: int  # of the noise of clouds and of the position of a glow
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Scene:
 def relation(first: Shape, second: Shape, clear: float = 1.0) -> str | None:
     """Where the first shape lies, seen from the second: "left", "right", "above" or "below".
 
-    The axis along which the centres lie further apart decides. None if that distance is not more
-    than `clear` times the distance along the other axis.
+    It is the direction along the axis with the larger distance of the centres. None if this is not
+    more than `clear` times the distance along the other axis.
     """
     across, down = first.x - second.x, first.y - second.y
     if abs(across) > clear * abs(down):

@@ -1,4 +1,4 @@
-"""The shapes data set on disk, in COCO's layout."""
+"""Writes the shapes data set in COCO's layout."""
 
 import multiprocessing
 import shutil
@@ -25,11 +25,11 @@ from captioning.shapes.scene import KINDS, Scene
 
 SETTINGS = "shapes.json"
 QUALITY = 92  # of the JPEG files
-CHUNK = 50  # scenes that a process draws before it asks for more
-ROOM = 1_000_000  # ids of each split, so that an id depends on no split's length
+SCENES_PER_TASK = 50  # of a process
+IDS_PER_SPLIT = 1_000_000  # so that ids do not depend on the length of splits
 
 SCENES = TypeAdapter(dict[int, Scene])  # converts scenes from and to JSON's values
-Drawn = tuple[dict[str, Any], Scene, tuple[str, ...]]  # COCO's entry of the image, scene, captions
+DrawnScene = tuple[dict[str, Any], Scene, tuple[str, ...]]  # COCO's image entry, scene, captions
 
 
 def write_shapes(
@@ -46,22 +46,22 @@ def write_shapes(
 
     ``directory`` then holds ``train/``, ``val/`` and ``test/`` with the pictures, and under
     ``annotations/`` for each split ``captions_*.json`` and ``instances_*.json`` in COCO's schema
-    and ``scenes_*.json`` with the scenes themselves. A scene depends on its seed, split and number
-    alone. The annotations are written last, in one step, so an interrupted run is never taken for a
-    data set; repeating the same call completes it.
+    and ``scenes_*.json`` with the scenes themselves. A scene depends only on its seed, split and
+    number. The annotations are written last, in one step, so an interrupted run is no data set;
+    repeating the same call completes it.
 
     Args:
         directory: the folder, created if missing.
-        train: number of scenes to train on.
-        val: to validate on.
-        test: held out.
+        train: number of training scenes.
+        val: number of validation scenes.
+        test: number of test scenes.
         pixels: side of the square pictures.
         seed: of the scenes.
         progress: report progress on stderr.
-        processes: how many draw at a time.
+        processes: number of processes that draw.
 
     Raises:
-        InputError: the directory holds something else.
+        InputError: the directory holds other files.
     """
     directory = Path(directory)
     counts = {"train": train, "val": val, "test": test}
@@ -76,32 +76,32 @@ def write_shapes(
     write_json(path, settings)
     shutil.rmtree(directory / "annotations", ignore_errors=True)
     files: dict[str, Any] = {}
-    shown = ProgressBar("shapes", "scenes", sum(counts.values()), leave=True, shown=progress)
-    with shown as bar, ExitStack() as stack:
-        mapped: Callable[..., Iterable[Any]] = map
+    progress_bar = ProgressBar("shapes", "scenes", sum(counts.values()), leave=True, shown=progress)
+    with progress_bar as bar, ExitStack() as stack:
+        map_scenes: Callable[..., Iterable[Any]] = map
         if processes > 1:
             pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
             # An interrupt does not wait for thousands of scenes.
             stack.callback(pool.shutdown, cancel_futures=True)
-            mapped = partial(pool.map, chunksize=CHUNK)
+            map_scenes = partial(pool.map, chunksize=SCENES_PER_TASK)
         for number, (split, count) in enumerate(counts.items()):
             folder = directory / split
             folder.mkdir(exist_ok=True)
-            drawn = []
-            for scene in mapped(partial(_draw, folder, settings, number), range(count)):
-                drawn.append(scene)
+            scenes = []
+            for scene in map_scenes(partial(_draw, folder, settings, number), range(count)):
+                scenes.append(scene)
                 bar.update()
-            files |= _tables(split, drawn, settings)
+            files |= _annotation_files(split, scenes, settings)
     # All annotation files become visible together in one rename.
     with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
-        whole = Path(temporary) / "annotations"
+        annotations = Path(temporary) / "annotations"
         for name, value in files.items():
-            write_json(whole / name, value)
-        whole.rename(directory / "annotations")
+            write_json(annotations / name, value)
+        annotations.rename(directory / "annotations")
 
 
 def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
-    """The scenes of a split that `write_shapes` has drawn, by image id.
+    """Read the scenes of a split that `write_shapes` has drawn, by image id.
 
     Raises:
         InputError: the file does not exist, or holds no scenes, or hard ones of earlier versions.
@@ -118,27 +118,32 @@ def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
     return scenes
 
 
-def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> Drawn:
-    """Write the picture of a scene, whose split and place in it are numbers."""
+def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> DrawnScene:
+    """Write the picture of a scene, given the numbers of its split and within it."""
     rng = np.random.default_rng([settings["seed"], split, index])
     scene = random_scene(rng)
-    image_id, pixels = split * ROOM + index + 1, settings["pixels"]
+    image_id, pixels = split * IDS_PER_SPLIT + index + 1, settings["pixels"]
     name = f"{image_id:012d}.jpg"
     Image.fromarray(picture(scene, pixels)).save(folder / name, quality=QUALITY, subsampling=0)
     image = {"id": image_id, "file_name": name, "width": pixels, "height": pixels}
     return image, scene, captions(scene, rng)
 
 
-def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[str, Any]:
+def _annotation_files(
+    split: str, drawn_scenes: list[DrawnScene], settings: dict[str, int]
+) -> dict[str, Any]:
     """The annotation files of a split by name: COCO's captions and instances, and the scenes."""
     sentences, instances = [], []
-    for image, scene, texts in drawn:
-        places = [{"id": 10 * image["id"] + n, "image_id": image["id"]} for n in range(10)]
-        sentences += [place | {"caption": text} for place, text in zip(places, texts, strict=False)]
-        for place, shape in zip(places, scene.shapes, strict=False):
+    for image, scene, texts in drawn_scenes:
+        for number, text in enumerate(texts):
+            annotation_id = 10 * image["id"] + number
+            sentences.append({"id": annotation_id, "image_id": image["id"], "caption": text})
+        for number, shape in enumerate(scene.shapes):
             covered = mask(shape, settings["pixels"])
             encoded = run_length.encode(np.asfortranarray(covered, dtype=np.uint8))
             instance = {
+                "id": 10 * image["id"] + number,
+                "image_id": image["id"],
                 "category_id": KINDS.index(shape.kind) + 1,
                 "bbox": list(box(covered)),
                 "area": int(covered.sum()),
@@ -146,17 +151,17 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
                 "segmentation": {"size": covered.shape, "counts": encoded["counts"].decode()},
                 "attributes": {"colour": shape.colour, "size": shape.size},
             }
-            instances.append(place | instance)
+            instances.append(instance)
     shared = {
         "info": {"description": "shapes: scenes of plain objects", "version": "1", **settings},
         "licenses": [],
-        "images": [image for image, _, _ in drawn],
+        "images": [image for image, _, _ in drawn_scenes],
     }
     categories = [
         {"id": number, "name": kind, "supercategory": "shape"}
         for number, kind in enumerate(KINDS, 1)
     ]
-    scenes = {image["id"]: scene for image, scene, _ in drawn}
+    scenes = {image["id"]: scene for image, scene, _ in drawn_scenes}
     return {
         f"captions_{split}.json": {**shared, "annotations": sentences},
         f"instances_{split}.json": {**shared, "annotations": instances, "categories": categories},

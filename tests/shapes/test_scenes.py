@@ -21,7 +21,7 @@ from captioning.shapes import (
 )
 from captioning.shapes.drawing import RGB
 from captioning.shapes.language import OPPOSITE
-from captioning.shapes.random_scenes import GAP, MARGIN
+from captioning.shapes.random_scenes import BORDER, MIN_GAP
 from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES
 
 GREY = Background("flat", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 0.0, 0)
@@ -38,7 +38,7 @@ def test_objects_lie_apart_in_clear_relations() -> None:
     for scene in SCENES:
         for one, two in combinations(scene.shapes, 2):
             distance = np.hypot(one.x - two.x, one.y - two.y)
-            assert distance > one.radius + two.radius + GAP
+            assert distance > one.radius + two.radius + MIN_GAP
             assert relation(one, two, CLEAR)
 
 
@@ -47,8 +47,8 @@ def test_objects_differ_and_lie_within_the_centre_crop() -> None:
         assert len({(s.kind, s.colour, s.size) for s in scene.shapes}) == len(scene.shapes)
         for shape in scene.shapes:
             for centre in (shape.x, shape.y):
-                assert centre - shape.radius >= MARGIN
-                assert centre + shape.radius <= 1 - MARGIN
+                assert centre - shape.radius >= BORDER
+                assert centre + shape.radius <= 1 - BORDER
 
 
 def test_large_objects_cover_clearly_more_than_small_ones() -> None:
