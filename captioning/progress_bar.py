@@ -56,6 +56,7 @@ class ProgressBar(tqdm):
         name: str,
         units: str,
         total: int | None = None,
+        *,
         initial: int = 0,
         leave: bool = False,
         shown: bool = True,

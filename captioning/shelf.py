@@ -154,6 +154,7 @@ def hub_address(text: str | Path, prefix: str = "") -> tuple[str, str | None]:
 def push(
     repository: str,
     revision: str | None,
+    *,
     files: Sequence[Path],
     message: str,
     private: bool | None = None,

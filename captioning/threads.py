@@ -49,6 +49,7 @@ def read_ahead(
     work: Callable[[Item], Result],
     items: Iterable[Item],
     ahead: int,
+    *,
     pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[Result]:
     """The result of `work` for each item, in order; threads are at most `ahead` items ahead.
@@ -72,6 +73,7 @@ def in_threads(
     work: Callable[[Item], Result],
     items: Iterable[Item],
     device: torch.device,
+    *,
     in_turn: bool = False,
 ) -> Generator[Result, None, None]:
     """The result of `work` for each item, in order.
@@ -104,7 +106,7 @@ def in_threads(
     if threads < 2:
         yield from map(work_or_raise, queue)
     else:
-        yield from read_ahead(work_or_raise, queue, threads + WAITING, _sharing_pool(threads))
+        yield from read_ahead(work_or_raise, queue, threads + WAITING, pool=_sharing_pool(threads))
 
 
 def _sharing_pool(count: int) -> ThreadPoolExecutor:

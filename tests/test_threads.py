@@ -69,7 +69,7 @@ def test_one_item_or_a_gpu_has_all_threads() -> None:
 
     here = threading.current_thread(), 2
     for items, device, in_turn in ((1, CPU, False), (3, GPU, False), (3, CPU, True)):
-        assert list(in_threads(work, range(items), device, in_turn)) == [here] * items
+        assert list(in_threads(work, range(items), device, in_turn=in_turn)) == [here] * items
 
 
 def test_few_of_endless_items_are_taken_ahead() -> None:

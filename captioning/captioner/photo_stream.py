@@ -62,7 +62,7 @@ def photo_batches(
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
         size = min(batch_size, max(MIN_BATCH, equal_size))
     views = read_ahead(partial(photo_view, preprocessing), enumerate(sequence), AHEAD * size)
-    yield from in_threads(work, batched(views, size), device, in_turn)
+    yield from in_threads(work, batched(views, size), device, in_turn=in_turn)
 
 
 def photo_view(

@@ -23,7 +23,7 @@ def text_tokens(captioner: "Captioner", view: PhotoView, text: str) -> list[int]
     substitutes: list[tuple[str, ...]] = []
     if UNK in ids:
         memory = captioner.model.remember(encode_batch(captioner, [view]).annotations)
-        words_by_place = find_substitutes(captioner.model.decoder, memory, ids, 2)
+        words_by_place = find_substitutes(captioner.model.decoder, memory, ids, k=2)
         substitutes = [captioner.vocabulary.spelt(words) for words in words_by_place]
     captioner.vocabulary.known_words(text, substitutes)
     return ids

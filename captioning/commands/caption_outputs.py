@@ -219,7 +219,7 @@ def file_outputs(
         outputs.append(Table(text_options.csv))
     remaining = photos
     if text_options.txt or text_options.txt_dir:
-        files = output_names(photos, sources, text_options.txt_dir, ".txt")
+        files = output_names(photos, sources, folder=text_options.txt_dir, suffix=".txt")
         existing = [file for file in files.values() if os.path.lexists(file)]
         if text_options.skip_existing and not overwrite:
             remaining = [photo for photo in photos if files[photo] not in set(existing)]
@@ -231,7 +231,13 @@ def file_outputs(
     for suffix, folder in picture_options.folders.items():
         is_page = suffix == ".html"
         # Also of photos that are left out, so that the names of the others stay as they are.
-        files = output_names(photos, sources, folder, suffix, [INDEX] if is_page else [])
+        files = output_names(
+            photos,
+            sources,
+            folder=folder,
+            suffix=suffix,
+            reserved_names=[INDEX] if is_page else [],
+        )
         files = {photo: files[photo] for photo in remaining}
         outputs.append(Pages(files, folder) if is_page else Pictures(files))
     if not overwrite:

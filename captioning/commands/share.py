@@ -103,4 +103,8 @@ def push_model(
         card.write_text(text.replace("hf://OWNER/NAME", f"hf://{repository}"), encoding="utf-8")
         files = [card, *(folder / name for name in DOWNLOADED)]
         message = "Upload a model of captioning"
-        print(printable(push(repository, revision or branch, files, message, private)))
+        print(
+            printable(
+                push(repository, revision or branch, files=files, message=message, private=private)
+            )
+        )

@@ -167,7 +167,9 @@ class CaptionData(pl.LightningDataModule):
     def vocabulary(self) -> Vocabulary:
         """The words of the training captions."""
         captions = (caption for record in self.train_records for caption in record.captions)
-        vocabulary = Vocabulary.build(captions, self.min_count, self.tokenizer, self.words)
+        vocabulary = Vocabulary.build(
+            captions, self.min_count, name=self.tokenizer, first_words=self.words
+        )
         if not vocabulary.words:
             raise InputError(
                 f"no word occurs {self.min_count} times in the captions of split "
@@ -237,9 +239,9 @@ class CaptionData(pl.LightningDataModule):
         sampler = SeededSampler(
             lengths if self.similar_lengths else [0] * len(lengths),
             self.batch_size,
-            self.trainer.world_size,
-            self.trainer.global_rank,
-            self.seed,
+            processes=self.trainer.world_size,
+            process=self.trainer.global_rank,
+            seed=self.seed,
             first_epoch=self._epochs,
             first_index=self._batches * self.batch_size,
         )

@@ -102,7 +102,11 @@ class CaptionDataset(Dataset[Example]):
                 view = self.preprocessing(record.image)
             image = view.pixels
         captions = caption_ids(
-            record, self.vocabulary, generator, self.captions_per_image, self.max_tokens
+            record,
+            self.vocabulary,
+            generator,
+            max_captions=self.captions_per_image,
+            max_tokens=self.max_tokens,
         )
         return Example(image, captions, record)
 
@@ -125,6 +129,7 @@ def caption_ids(
     record: Record,
     vocabulary: Vocabulary,
     generator: torch.Generator,
+    *,
     max_captions: int = 5,
     max_tokens: int = 1000,
 ) -> list[Int[Tensor, "T"]]:
@@ -158,6 +163,7 @@ class SeededSampler(DistributedSampler):
         self,
         lengths: Sequence[int],
         batch_size: int,
+        *,
         processes: int = 1,
         process: int = 0,
         seed: int = 0,

@@ -114,6 +114,7 @@ def feature_cache(
     folder: str | Path,
     encoder: Module,
     preprocessing: Preprocessing,
+    *,
     images: Sequence[Path],
     name: str = "features",
     faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,

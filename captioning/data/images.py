@@ -275,6 +275,7 @@ def raw_twins(names: Iterable[str]) -> set[str]:
 def output_names(
     photos: Iterable[Path],
     paths: Iterable[str | Path],
+    *,
     folder: str | Path | None,
     suffix: str,
     reserved_names: Iterable[str] = (),

@@ -81,6 +81,7 @@ class Vocabulary:
         cls,
         captions: Iterable[str],
         min_count: int = 1,
+        *,
         name: TokenizerName = "ptb",
         first_words: Sequence[str] = (),
     ) -> "Vocabulary":

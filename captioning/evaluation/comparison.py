@@ -50,7 +50,7 @@ def compare_scores(
         first_scores, second_scores = first.resampled(counts), second.resampled(counts)
         return {name: second_scores[name] - first_scores[name] for name in first_scores}
 
-    bootstrap = resampled(differences, images, seed, samples)
+    bootstrap = resampled(differences, images, seed=seed, count=samples)
     return {
         name: Comparison(
             score,

@@ -109,7 +109,7 @@ class Report:
         all_references = list(chain.from_iterable(reference_words))
         if repeatable is None:
             repeatable = repeatable_words(all_references)
-        statistics = diversity(words, training, vocabulary, tokenizer)
+        statistics = diversity(words, training=training, vocabulary=vocabulary, name=tokenizer)
         statistics["share that repeats"] = share_that_repeats(words, repeatable)
         reference_share = share_that_repeats(all_references, repeatable)
         statistics["share of references that repeat"] = reference_share

@@ -96,8 +96,8 @@ class ClipScore:
             InputError: a photo is missing, damaged or too large.
         """
         texts = [*captions, *chain.from_iterable(references)]
-        photo_vectors = _vectors("photos", images, PHOTO_BATCH, self._encode_photos)
-        text_vectors = _vectors("texts", texts, TEXT_BATCH, self._encode_texts)
+        photo_vectors = _vectors("photos", images, size=PHOTO_BATCH, encode=self._encode_photos)
+        text_vectors = _vectors("texts", texts, size=TEXT_BATCH, encode=self._encode_texts)
         rows = []
         for caption, image_references, image in zip(captions, references, images, strict=True):
             reference_vectors = np.stack([text_vectors[text] for text in image_references])
@@ -116,7 +116,7 @@ class ClipScore:
 
 
 def _vectors(
-    units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
+    units: str, inputs: Sequence[Any], *, size: int, encode: Callable[[Sequence[Any]], Any]
 ) -> dict[Any, NDArray[np.float64]]:
     """The unit vector of each distinct input."""
     distinct = list(dict.fromkeys(inputs))

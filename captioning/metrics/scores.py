@@ -117,6 +117,7 @@ def generated_words(caption: str, name: TokenizerName = "ptb") -> list[str]:
 
 def diversity(
     candidates: Sequence[Words],
+    *,
     training: Iterable[str] | None = None,
     vocabulary: Collection[str] | None = None,
     name: TokenizerName = "ptb",
@@ -213,7 +214,7 @@ class Estimate(NamedTuple):
 def estimates(scores: Scores, seed: int = 0) -> dict[str, Estimate]:
     """Corpus scores by name with percentile bootstrap intervals, from the same resamples."""
     images = len(next(iter(scores.images.values())))
-    resamples = resampled(scores.resampled, images, seed)
+    resamples = resampled(scores.resampled, images, seed=seed)
     return {
         name: Estimate(value, *percentile_interval(resamples[name]))
         for name, value in scores.corpus.items()
@@ -230,6 +231,7 @@ def percentile_interval(values: NDArray[np.float64]) -> tuple[float, float]:
 def resampled(
     score: Callable[[NDArray[Any]], dict[str, NDArray[np.float64]]],
     images: int,
+    *,
     seed: int = 0,
     count: int = RESAMPLES,
 ) -> dict[str, NDArray[np.float64]]:

@@ -54,7 +54,8 @@ class Adapter(Configurable, nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width) if normalise else nn.Identity()
         self.region_layers = nn.ModuleList(
-            EncoderLayer(width, region_heads, 4 * width, dropout) for _ in range(region_layers)
+            EncoderLayer(width, region_heads, inner_width=4 * width, dropout=dropout)
+            for _ in range(region_layers)
         )
         self.region_norm = nn.LayerNorm(width) if region_layers else nn.Identity()
 

@@ -195,6 +195,7 @@ class MultiHead(nn.Module):
         self,
         query_dim: int,
         heads: int,
+        *,
         key_dim: int | None = None,
         width: int | None = None,
         output_dim: int | None = None,
@@ -275,8 +276,14 @@ class MultiHeadAttention(Attention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        widths = annotation_dim, attention_dim, annotation_dim
-        self.multi_head = MultiHead(query_dim, heads, *widths, dropout=dropout)
+        self.multi_head = MultiHead(
+            query_dim,
+            heads,
+            key_dim=annotation_dim,
+            width=attention_dim,
+            output_dim=annotation_dim,
+            dropout=dropout,
+        )
 
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A2"]:
         """Keys and values side by side."""

@@ -40,7 +40,9 @@ STEM_WIDTH, WIDTH = 32, 1280
 def efficientnet_lite(name: str) -> list[nn.Module]:
     """Build the stages of a network with random parameters: the stem, each block, and the head."""
     width, depth, _ = NETWORKS[name]
-    stages: list[nn.Module] = [nn.Sequential(*_layers(3, STEM_WIDTH, 3, 2), nn.ReLU6(inplace=True))]
+    stages: list[nn.Module] = [
+        nn.Sequential(*_layers(3, STEM_WIDTH, kernel=3, stride=2), nn.ReLU6(inplace=True))
+    ]
     channels = STEM_WIDTH
     for number, (repeats, kernel, stride, expansion, base) in enumerate(BASE_STAGES):
         out = int(base * width + 4) // 8 * 8  # the nearest multiple of 8
@@ -49,9 +51,11 @@ def efficientnet_lite(name: str) -> list[nn.Module]:
             repeats = math.ceil(repeats * depth)
         for repeat in range(repeats):
             block_stride = stride if repeat == 0 else 1
-            stages.append(_block(channels, out, kernel, block_stride, expansion))
+            stages.append(
+                _block(channels, out, kernel=kernel, stride=block_stride, expansion=expansion)
+            )
             channels = out
-    return [*stages, nn.Sequential(*_layers(channels, WIDTH, 1), nn.ReLU6(inplace=True))]
+    return [*stages, nn.Sequential(*_layers(channels, WIDTH, kernel=1), nn.ReLU6(inplace=True))]
 
 
 class SameConv2d(nn.Conv2d):
@@ -73,22 +77,25 @@ class Residual(nn.Sequential):
         return super().forward(x) + x
 
 
-def _block(channels: int, out: int, kernel: int, stride: int, expansion: int) -> nn.Sequential:
+def _block(channels: int, out: int, *, kernel: int, stride: int, expansion: int) -> nn.Sequential:
     """An inverted residual block (Sandler et al. 2018); expansion 1 leaves out its first layer."""
     inner = channels * expansion
     layers: list[nn.Module] = []
     names = ["conv_dw", "bn1", "act2", "conv_pw", "bn2"]
     if expansion > 1:
-        layers = [*_layers(channels, inner, 1), nn.ReLU6(inplace=True)]
+        layers = [*_layers(channels, inner, kernel=1), nn.ReLU6(inplace=True)]
         names = ["conv_pw", "bn1", "act1", "conv_dw", "bn2", "act2", "conv_pwl", "bn3"]
-    layers += [*_layers(inner, inner, kernel, stride, groups=inner), nn.ReLU6(inplace=True)]
-    layers += _layers(inner, out, 1)
+    layers += [
+        *_layers(inner, inner, kernel=kernel, stride=stride, groups=inner),
+        nn.ReLU6(inplace=True),
+    ]
+    layers += _layers(inner, out, kernel=1)
     block_class = Residual if stride == 1 and channels == out else nn.Sequential
     return block_class(OrderedDict(zip(names, layers, strict=True)))
 
 
 def _layers(
-    channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
+    channels: int, out: int, *, kernel: int, stride: int = 1, groups: int = 1
 ) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
     """A convolution and its batch norm."""
     layer_class, padding = (nn.Conv2d, kernel // 2) if stride == 1 else (SameConv2d, 0)

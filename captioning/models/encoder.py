@@ -164,7 +164,7 @@ class CNNEncoder(Encoder):
         return self
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
-        features = self.pool(feature_map(images, self.mean, self.std, self.stages))
+        features = self.pool(feature_map(images, mean=self.mean, std=self.std, stages=self.stages))
         self._grids[images.shape[2], images.shape[3]] = features.shape[2], features.shape[3]
         return features.flatten(2).transpose(1, 2)  # section 3.1.1
 
@@ -206,12 +206,12 @@ class FrozenStages(nn.Module):
         self.config = {"backbone": encoder.config["backbone"], "stages": len(self.stages)}
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B P C"]:
-        features = feature_map(images, self.mean, self.std, self.stages)
+        features = feature_map(images, mean=self.mean, std=self.std, stages=self.stages)
         return features.flatten(2).transpose(1, 2)
 
 
 def feature_map(
-    images: UInt8[Tensor, "B 3 H W"], mean: Tensor, std: Tensor, stages: nn.ModuleList
+    images: UInt8[Tensor, "B 3 H W"], *, mean: Tensor, std: Tensor, stages: nn.ModuleList
 ) -> Float[Tensor, "B C rows columns"]:
     """Normalise images and apply stages."""
     features = ((images - mean) / std).contiguous(memory_format=torch.channels_last)

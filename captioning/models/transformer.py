@@ -64,7 +64,7 @@ class AroundSubLayer(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and the position-wise network; equals `torch.nn.TransformerEncoderLayer`."""
 
-    def __init__(self, width: int, heads: int, inner_width: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, *, inner_width: int, dropout: float) -> None:
         super().__init__()
         self.self_attention = MultiHead(width, heads, dropout=dropout)
         self.feed_forward = FeedForward(width, inner_width, dropout)
@@ -89,11 +89,11 @@ class DecoderLayer(nn.Module):
     """
 
     def __init__(
-        self, width: int, heads: int, inner_width: int, dropout: float, annotation_dim: int
+        self, width: int, heads: int, *, inner_width: int, dropout: float, annotation_dim: int
     ) -> None:
         super().__init__()
         self.self_attention = MultiHead(width, heads, dropout=dropout)
-        self.cross_attention = MultiHead(width, heads, annotation_dim, dropout=dropout)
+        self.cross_attention = MultiHead(width, heads, key_dim=annotation_dim, dropout=dropout)
         self.feed_forward = FeedForward(width, inner_width, dropout)
         self.around_self = AroundSubLayer(width, dropout)
         self.around_cross = AroundSubLayer(width, dropout)
@@ -189,7 +189,14 @@ class TransformerDecoder(Decoder):
         self.width = width
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=PAD)
         decoder_layers = nn.ModuleList(
-            DecoderLayer(width, heads, inner_width, dropout, annotation_dim) for _ in range(layers)
+            DecoderLayer(
+                width,
+                heads,
+                inner_width=inner_width,
+                dropout=dropout,
+                annotation_dim=annotation_dim,
+            )
+            for _ in range(layers)
         )
         self.layers = cast("Sequence[DecoderLayer]", decoder_layers)
         self.norm = nn.LayerNorm(width)

@@ -244,7 +244,7 @@ def find_alternatives(
 
 @torch.no_grad()
 def find_substitutes(
-    decoder: Decoder, memory: Memory, tokens: Sequence[int], k: int
+    decoder: Decoder, memory: Memory, tokens: Sequence[int], *, k: int
 ) -> list[list[int]]:
     """Find the k most probable words in place of each unknown word of a caption of one image.
 

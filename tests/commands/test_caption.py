@@ -310,7 +310,7 @@ def test_a_table_is_printed_with_nothing_beside_it(
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
     photos = [Path("p/a.heic"), Path("p/a.jpg"), Path("q/a.jpg"), Path("p/a.heic")]
-    names = output_names(photos, photos, None, ".txt")
+    names = output_names(photos, photos, folder=None, suffix=".txt")
     assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.heic.txt", "q/a.txt"}
     assert names[Path("p/a.jpg")] == Path("p/a.txt")
 
@@ -318,29 +318,37 @@ def test_photos_of_one_name_have_a_text_file_each() -> None:
 def test_outputs_mirror_the_folders_of_the_photos(tmp_path: Path) -> None:
     draw_photos(tmp_path, "in/a.jpg", "in/x/a.jpg", "in/x/a.png", "in/index.jpg")
     found = [*find_photos([tmp_path / "in"])]
-    names = output_names(found, [tmp_path / "in"], "out", ".html", ["index.html"])
+    names = output_names(
+        found, [tmp_path / "in"], folder="out", suffix=".html", reserved_names=["index.html"]
+    )
     assert [str(path) for path in names.values()] == [
         *("out/a.html", "out/index.jpg.html", "out/x/a.html", "out/x/a.png.html")
     ]
     (tmp_path / "in/a/a.jpg").parent.mkdir()
     shutil.copy(tmp_path / "in/a.jpg", tmp_path / "in/a")
-    more = output_names(find_photos([tmp_path / "in"]), [tmp_path / "in"], "out", ".html")
+    more = output_names(
+        find_photos([tmp_path / "in"]), [tmp_path / "in"], folder="out", suffix=".html"
+    )
     assert all(more[photo] == name for photo, name in names.items() if photo.stem != "index")
     pattern = f"{tmp_path}/in/**/a.jpg"
-    by_pattern = output_names(find_photos([pattern]), [pattern], "out", ".html")
+    by_pattern = output_names(find_photos([pattern]), [pattern], folder="out", suffix=".html")
     assert all(more[photo] == name for photo, name in by_pattern.items())
     with pytest.raises(
         InputError, match=r"out/a\.html: would be of .*; give the folder that holds"
     ):
-        output_names(found, found, "out", ".html")
+        output_names(found, found, folder="out", suffix=".html")
 
 
 def test_outputs_stay_in_their_folder_with_the_names_of_all_photos(tmp_path: Path) -> None:
     other, long = Path("../other/dog.jpg"), Path("p", "x" * 205 + ".jpg")
     for roots in ([".", "../other"], ["../other", "."], ["*.jpg", other]):
-        assert output_names([other], roots, "out", ".png") == {other: Path("out/dog.png")}
-    assert output_names([long], ["p"], None, ".txt")[long] == long.with_suffix(".txt")
-    assert output_names([Path("locked")], ["locked"], "out", ".png")  # a folder that is not read
+        assert output_names([other], roots, folder="out", suffix=".png") == {
+            other: Path("out/dog.png")
+        }
+    assert output_names([long], ["p"], folder=None, suffix=".txt")[long] == long.with_suffix(".txt")
+    assert output_names(
+        [Path("locked")], ["locked"], folder="out", suffix=".png"
+    )  # a folder that is not read
 
 
 def test_pictures_are_named_beside_photos_that_are_skipped(

@@ -53,7 +53,7 @@ def encoder(seed: int = 0) -> CNNEncoder:
 
 def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
     """The features of photos in a folder, by `encoder` or another one."""
-    return feature_cache(folder, part or encoder(), Preprocessing(32), photos)
+    return feature_cache(folder, part or encoder(), Preprocessing(32), images=photos)
 
 
 @pytest.fixture

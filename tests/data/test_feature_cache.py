@@ -138,7 +138,7 @@ def test_a_training_sees_windows_of_photos_and_mirrored_ones(
 ) -> None:
     side, image = crop or 4, photos[0]
     caches = [
-        feature_cache(folder / kind.__name__, encoder(), kind(32), [image])
+        feature_cache(folder / kind.__name__, encoder(), kind(32), images=[image])
         for kind in (Preprocessing, MirroredPreprocessing)
     ]
     data = CaptionDataset(

@@ -44,7 +44,7 @@ def ours_and_torchs(key_dim: int = WIDTH) -> tuple[MultiHead, nn.MultiheadAttent
     )
     for parameter in theirs.parameters():
         nn.init.normal_(parameter)
-    ours = MultiHead(WIDTH, HEADS, key_dim).double()
+    ours = MultiHead(WIDTH, HEADS, key_dim=key_dim).double()
     ours.load_state_dict(as_ours(theirs, dict(theirs.named_parameters())))
     return ours, theirs
 

@@ -52,7 +52,7 @@ def with_parameters_of(theirs: nn.Module, ours: nn.Module) -> None:
     "mask", [None, CAUSAL, CAUSAL & WORDS[:, None]], ids=["all", "causal", "causal and padding"]
 )
 def test_an_encoders_layer_is_torchs(mask: Tensor | None) -> None:
-    ours = EncoderLayer(WIDTH, HEADS, INNER, 0.0)
+    ours = EncoderLayer(WIDTH, HEADS, inner_width=INNER, dropout=0.0)
     theirs = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, **SIZES)
     with_parameters_of(theirs, ours)
     x = numbers(B, T, WIDTH)
@@ -69,7 +69,7 @@ def no_words(captions: int) -> Tensor:
 @pytest.mark.parametrize("mask", [None, REGIONS[:, None]], ids=["all regions", "regions"])
 @pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
 def test_a_decoders_layer_is_torchs(mask: Tensor | None, with_weights: bool) -> None:
-    ours = DecoderLayer(WIDTH, HEADS, INNER, 0.0, WIDTH)
+    ours = DecoderLayer(WIDTH, HEADS, inner_width=INNER, dropout=0.0, annotation_dim=WIDTH)
     theirs = nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, **SIZES)
     with_parameters_of(theirs, ours)
     words, regions = numbers(B, T, WIDTH), numbers(B, L, WIDTH, seed=1)

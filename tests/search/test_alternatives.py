@@ -48,5 +48,5 @@ def test_a_substitute_suits_the_words_around_it(decoder: Decoder, annotations: T
     every = set(range(decoder.vocab_size)) - {PAD, BOS, EOS, UNK}
     best = sorted(every, key=lambda word: -total([4, word, 6]))
     after = sorted(every, key=lambda word: -total([4, best[0], 6, word, EOS]))
-    [found, last] = find_substitutes(decoder, memory, [4, UNK, 6, UNK, EOS], 3)
+    [found, last] = find_substitutes(decoder, memory, [4, UNK, 6, UNK, EOS], k=3)
     assert (found, last) == (best[:3], after[:3])
