@@ -8,7 +8,7 @@ from typing import Any
 from captioning.data.readers import dataset_files
 from captioning.data.readers.data_set import UNLISTED, DataSet, Problem
 from captioning.data.readers.fields import field, listed, numbered, parse_entries
-from captioning.data.readers.reader import Reader, Row, read_files
+from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.records import ImageObject, Record
 from captioning.data.splits import split_in, split_name
 from captioning.errors import InputError, reading, shown
@@ -67,7 +67,7 @@ class Coco(Reader):
         return bool(dataset_files.json_files(root, *KEYS))
 
     def read(self) -> DataSet:
-        return self.make_data_set(*read_files(self._caption_files(), self._read_file))
+        return self.make_data_set(*read_files(self._caption_files().items(), self._read_file))
 
     def _caption_files(self) -> dict[str, Path]:
         """The file of each split; under "", the one to divide into train and val."""
@@ -90,7 +90,7 @@ class Coco(Reader):
             files_by_split[""] = files_by_split.pop("train")
         return files_by_split
 
-    def _read_file(self, file: Path, split: str) -> tuple[list[Record], list[Problem]]:
+    def _read_file(self, file: Path, split: str) -> SplitsAndProblems:
         release = file.stem.removeprefix(CAPTIONS)
         names, captions, problems = _read_captions(file, split or None)
         objects: dict[ImageId, list[ImageObject]] = {}
@@ -98,15 +98,15 @@ class Coco(Reader):
         if self._needs_objects(split) and instances.exists():
             objects, problems_of_objects = _read_objects(instances, names, split or None)
             problems += problems_of_objects
-        split = split_in(release) or split
         photo_names = [names[image_id] for image_id in captions]
-        folders = self._photo_folders(release, split)
-        photos = self.find_photos(photo_names, file, folders, split=split)
+        folder_split = split_in(release) or split
+        folders = self._photo_folders(release, folder_split)
+        photos = self.find_photos(photo_names, file, folders, split=folder_split)
         records = [
             Record(photo, image_id, tuple(captions[image_id]), tuple(objects.get(image_id, ())))
             for photo, image_id in zip(photos, captions, strict=True)
         ]
-        return records, problems
+        return {split: records}, problems
 
     def _needs_objects(self, split: str) -> bool:
         if isinstance(self.objects, bool):

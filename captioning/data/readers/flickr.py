@@ -9,9 +9,9 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.data_set import DataSet, Problem
+from captioning.data.readers.data_set import DataSet
 from captioning.data.readers.fields import Entry, parse_entries
-from captioning.data.readers.reader import Reader, Row, read_files
+from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.readers.rows import is_photo_name, read_table
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.splits import SPLITS, split_name
@@ -101,17 +101,18 @@ class Flickr30kEntities(Reader):
             raise InputError(
                 f"{self.root}: no list of images; put train.txt, val.txt or test.txt there"
             )
-        splits, problems = read_files(files, self._read_file)
+        splits, problems = read_files(files.items(), self._read_file)
         return DataSet(splits, problems, self.root)
 
-    def _read_file(self, file: Path, split: str) -> tuple[list[Record], list[Problem]]:
+    def _read_file(self, file: Path, split: str) -> SplitsAndProblems:
         names = _read_list(file)
         photos = self.find_photos([f"{name}.jpg" for name in names], file)
         entries = [
             Entry(f"{self.root}:", name, (name, photo, self._needs_objects(split)))
             for name, photo in zip(names, photos, strict=True)
         ]
-        return parse_entries(entries, self._parse_image, split)
+        records, problems = parse_entries(entries, self._parse_image, split)
+        return {split: records}, problems
 
     def _needs_objects(self, split: str) -> bool:
         return self.objects if isinstance(self.objects, bool) else split_name(self.objects) == split
@@ -152,7 +153,7 @@ def _parse_sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
     word_count += len(tokenize(line[end:]))
     if "[/EN#" in caption:
         raise ValueError(f"{shown(line)} is no sentence with phrases such as [/EN#3/people A man]")
-    # Numbers of words before and after a phrase are wrong if a token goes across its end.
+    # The numbers of words are wrong if a token goes across the end of a phrase.
     if word_count != len(tokenize(caption)):
         phrases = []
     return caption.strip(), tuple(phrase for phrase in phrases if phrase.start < phrase.stop)

@@ -26,6 +26,9 @@ from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.shelf import data_path
 
+SplitsAndProblems = tuple[dict[str, list[Record]], list[Problem]]
+"""The records of each split, those of no split under "", and what was left out."""
+
 
 class Row(NamedTuple):
     """Captions of a photo; it may have others in other rows."""
@@ -120,22 +123,24 @@ class Reader:
 
 
 def read_files(
-    files: Mapping[str, Path], read_file: Callable[[Path, str], tuple[list[Record], list[Problem]]]
-) -> tuple[dict[str, list[Record]], list[Problem]]:
-    """Read the file of each split; one that cannot be read is a problem of its split.
+    files: Iterable[tuple[str, Path]], read_file: Callable[[Path, str], SplitsAndProblems]
+) -> SplitsAndProblems:
+    """Read files that each have a split; one that cannot be read is a problem of its split.
 
     Raises:
-        InputError: the file under "", which is to be divided, cannot be read.
+        InputError: a file of no split, "", cannot be read.
     """
-    splits: dict[str, list[Record]] = {}
+    splits: dict[str, list[Record]] = defaultdict(list)
     problems: list[Problem] = []
-    for split, file in files.items():
+    for split, file in files:
         try:
-            splits[split], problems_of_file = read_file(file, split)
+            splits_of_file, problems_of_file = read_file(file, split)
         except InputError as error:
             if not split:
                 raise
-            splits[split] = []
+            splits_of_file = {split: []}
             problems_of_file = [Problem(UNREADABLE, str(error), split)]
+        for name, records in splits_of_file.items():
+            splits[name] += records
         problems += problems_of_file
     return splits, problems

@@ -1,7 +1,6 @@
 """One's own photos and captions: in a table, or in a text file beside each photo."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate, product
@@ -9,11 +8,10 @@ from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES, raw_twins
 from captioning.data.readers import dataset_files
-from captioning.data.readers.data_set import MALFORMED, UNREADABLE, DataSet, Problem
+from captioning.data.readers.data_set import MALFORMED, DataSet, Problem
 from captioning.data.readers.fields import listed
-from captioning.data.readers.reader import Reader, Row
+from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.readers.rows import has_columns, is_photo_name, read_table
-from captioning.data.records import Record
 from captioning.data.splits import SPLITS, split_in, split_name
 from captioning.errors import InputError
 from captioning.files import opened, read_text, walk
@@ -68,27 +66,14 @@ class CaptionTable(Reader):
         files = [self.root] if self.root.is_file() else self._table_files()
         if not files:
             raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
-        splits: defaultdict[str, list[Record]] = defaultdict(list)
-        problems: list[Problem] = []
         is_single = len(files) == 1 and files[0].parent == self.folder
-        for file in files:
-            split = None if is_single else _split_of(file.relative_to(self.folder))
-            try:
-                records_by_split, problems_of_file = self._read_file(file, split)
-            except InputError as error:
-                if split is None:
-                    raise
-                records_by_split = {split: []}
-                problems_of_file = [Problem(UNREADABLE, str(error), split)]
-            for name, records in records_by_split.items():
-                splits[name] += records
-            problems += problems_of_file
-        return self.make_data_set(splits, problems)
+        files_with_splits = [
+            ("" if is_single else _split_of(file.relative_to(self.folder)) or "", file)
+            for file in files
+        ]
+        return self.make_data_set(*read_files(files_with_splits, self._read_file))
 
-    def _read_file(
-        self, file: Path, split: str | None
-    ) -> tuple[dict[str, list[Record]], list[Problem]]:
-        """The records of a table by split, and its problems, where its name has this split."""
+    def _read_file(self, file: Path, split: str) -> SplitsAndProblems:
         below = file.parent.relative_to(self.folder)
         table = read_table(file, self.caption_column, self.photo_column)
         rows = [
@@ -100,12 +85,12 @@ class CaptionTable(Reader):
         folders = dataset_files.photo_folders(file.parent, self.folder)
         if self.images is not None:
             folders = [self.images / below, self.images]
-        if split is not None:
+        if split:
             folders[1:1] = dataset_files.folders_of(split, folders[:1])
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         folder_split = split if file.parent != self.folder else None
         records = self.make_records(rows, file, folders, split=folder_split, required=False)
-        return records, [replace(problem, split=split) for problem in table.problems]
+        return records, [replace(problem, split=split or None) for problem in table.problems]
 
     def _table_files(self) -> list[Path]:
         files = _usual_tables(self.root) or _other_tables(self.root)
