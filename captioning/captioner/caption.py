@@ -16,7 +16,7 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
-from captioning.data.images import Upload, read_image, upright
+from captioning.data.images import DecodedPhoto, Upload, read_image, upright
 from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, join_words, pieces
 from captioning.errors import InputError
 from captioning.files import written_whole
@@ -64,7 +64,8 @@ class Caption:
             search that found it, or if the caption was cut off at the search's `max_length`.
         tokenizer: the tokenizer of the vocabulary, which decides where spaces are between words.
         joints: what is written between words in place of a space, by the vocabulary.
-        photo: a path, an upright image, or the bytes of a file; None if it was a view.
+        photo: a path, an upright image, the bytes of a file, or a photo that was scaled down to
+            draw on; None if it was a view.
         others: the other captions of the photo that the search found, the best first.
     """
 
@@ -80,7 +81,7 @@ class Caption:
     named: tuple[float | None, ...] = ()
     tokenizer: TokenizerName = "ptb"
     joints: Mapping[str, str] = field(default_factory=lambda: ENGLISH_JOINTS, compare=False)
-    photo: str | Path | Upload | Image | None = field(default=None, compare=False)
+    photo: str | Path | Upload | Image | DecodedPhoto | None = field(default=None, compare=False)
     others: tuple["Caption", ...] = field(default=(), compare=False)
     _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(default=None, compare=False)
     _measure: Callable[[], tuple[float, float]] | None = field(default=None, compare=False)
@@ -150,8 +151,8 @@ class Caption:
         """
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
-        photo, maps = self._upright(photo), self.array(map_name)
-        return draw(photo, self.words, self.probabilities, maps, self.crop, self.offset)
+        upright_photo, maps = self._upright(photo), self.array(map_name)
+        return draw(upright_photo, self.words, self.probabilities, maps, self.crop, self.offset)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.
@@ -167,7 +168,6 @@ class Caption:
         suffix = Path(path).suffix.lower()
         if suffix not in (".png", ".gif", ".html"):
             raise InputError(f"{path}: give a name that ends in .png, .gif or .html")
-        photo = self._upright(photo)
         with written_whole(path) as temporary:
             if suffix == ".png":
                 self.figure(photo=photo).savefig(temporary)
@@ -175,7 +175,8 @@ class Caption:
                 from captioning.viewing.overlay import LAST_TIME, WORD_TIME, frames
 
                 spaced = pieces(self.words, self.tokenizer, self.joints)
-                first, *others = frames(photo, spaced, self.array(), self.crop, self.offset)
+                upright_photo = self._upright(photo)
+                first, *others = frames(upright_photo, spaced, self.array(), self.crop, self.offset)
                 times = [*[WORD_TIME] * len(others), LAST_TIME]
                 first.save(
                     temporary, "GIF", save_all=True, append_images=others, loop=0, duration=times
@@ -183,7 +184,8 @@ class Caption:
             else:
                 from captioning.viewing.viewer import viewer_html
 
-                temporary.write_text(viewer_html(photo, [self.view()]), "ascii", newline="")
+                page = viewer_html(self._upright(photo), [self.view()])
+                temporary.write_text(page, "ascii", newline="")
 
     def _repr_html_(self) -> str | None:
         """The interactive view, which notebooks show; None if the photo is unknown or changed."""
@@ -194,7 +196,7 @@ class Caption:
         except InputError:
             return None
 
-    def _upright(self, photo: Image | None = None) -> Image:
+    def _upright(self, photo: Image | None = None) -> DecodedPhoto:
         """Read the photo, by default the one that was captioned.
 
         Raises:
@@ -203,13 +205,15 @@ class Caption:
         source = self.photo if photo is None else photo
         if source is None:
             raise InputError("the caption has no photo to draw on; give one as photo")
+        if isinstance(source, DecodedPhoto):
+            return source
         if isinstance(source, Image):
             image = upright(source)
         else:
             image = read_image(source, max_pixels=math.prod(self.size))
         if image.size != self.size:
             raise InputError(f"the photo has another size by now, {image.size}; caption it again")
-        return image
+        return DecodedPhoto(image, image.size)
 
     def view(self) -> dict[str, Any]:
         """Return what pages show: `as_json`, crop, offset, and the shown maps as arrays by name."""
@@ -246,6 +250,6 @@ class Captions(list[Caption]):
         page = ""
         for caption in self[:PHOTOS_SHOWN]:
             with suppress(InputError):  # its photo is unknown or has changed
-                page += f'<img src="{jpeg(caption._upright(), THUMBNAIL)}" alt="">'
+                page += f'<img src="{jpeg(caption._upright().image, THUMBNAIL)}" alt="">'
             page += f"<p>{escape(caption.text)}</p>"
         return page + f"<p>{len(self) - PHOTOS_SHOWN:,} more</p>" * (len(self) > PHOTOS_SHOWN)

@@ -188,6 +188,7 @@ class Captioner:
         most: int | None = 1,
         batch_size: int = BATCH_SIZE,
         tokens: Sequence[Sequence[int]] | None = None,
+        photo_side: int | None = None,
     ) -> Iterator[Caption | PhotoError]:
         """Yield the caption of each photo, in order, or why the photo cannot be read.
 
@@ -203,6 +204,8 @@ class Captioner:
                 all that the search finds.
             batch_size: the most photos per batch.
             tokens: a caption of each photo as word ids, which is read and not searched.
+            photo_side: keep each photo as `Caption.photo`, with at most so many pixels on its
+                longer side, to draw on without reading the file again.
 
         Raises:
             InputError: the model's numbers overflow, or it has no such map.
@@ -219,8 +222,9 @@ class Captioner:
             most=most,
             tokens=tokens,
         )
-        for results in self.batches(photos, work, batch_size, in_turn=search.draws):
-            yield from results
+        parts = self.preprocessing, self.device
+        for captions in photo_batches(photos, work, *parts, batch_size, search.draws, photo_side):
+            yield from captions
 
     def batches(
         self,

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from captioning.data.images import Upload
+from captioning.data.framing import scaled_down
+from captioning.data.images import DecodedPhoto, Upload
 from captioning.data.preprocessing import Photo, PhotoSource, Preprocessing, View, is_one_photo
 from captioning.errors import InputError, PhotoError, printable, shown
 from captioning.files import MAX_PATH_LENGTH
@@ -28,12 +29,13 @@ class PhotoView(NamedTuple):
 
     Attributes:
         number: its place in the stream, from 0.
-        photo: the photo as it was given; pixels and the bytes of a file have become an image.
+        photo: the photo as it was given, or scaled down to draw on; pixels and the bytes of a file
+            have become an image.
         view: what the model sees of it.
     """
 
     number: int
-    photo: PhotoSource
+    photo: PhotoSource | DecodedPhoto
     view: View
 
 
@@ -44,6 +46,7 @@ def photo_batches(
     device: torch.device,
     batch_size: int = BATCH_SIZE,
     in_turn: bool = False,
+    photo_side: int | None = None,
 ) -> Iterator[Result]:
     """Yield the result of `work` for each batch of photos, in order; see `Captioner.batches`.
 
@@ -61,21 +64,32 @@ def photo_batches(
         rounds = math.ceil(len(sequence) / (batch_size * threads))
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
         size = min(batch_size, max(MIN_BATCH, equal_size))
-    views = read_ahead(partial(photo_view, preprocessing), enumerate(sequence), AHEAD * size)
+    read = partial(photo_view, preprocessing, photo_side=photo_side)
+    views = read_ahead(read, enumerate(sequence), AHEAD * size)
     yield from in_threads(work, batched(views, size), device, in_turn=in_turn)
 
 
 def photo_view(
-    preprocessing: Preprocessing, numbered_photo: tuple[int, Photo]
+    preprocessing: Preprocessing,
+    numbered_photo: tuple[int, Photo],
+    photo_side: int | None = None,
 ) -> PhotoView | PhotoError:
-    """Read a photo, with its place in a stream, or return why it cannot be read."""
+    """Read a photo, with its place in a stream, or return why it cannot be read.
+
+    With `photo_side`, the decoded photo is kept with so many pixels on its longer side.
+    """
     number, photo = numbered_photo
     is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= MAX_PATH_LENGTH
     name = photo if is_named else f"photo {number + 1}"
     try:
         source = preprocessing.photo_source(photo, str(name))
-        view = source if isinstance(source, View) else preprocessing(source)
+        if isinstance(source, View):
+            return PhotoView(number, source, source)
+        decoded_photo = preprocessing.decode(source)
+        view = preprocessing(decoded_photo)
     except InputError as error:
         path = name if isinstance(name, Path) else str(name)
         return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
+    if photo_side is not None:
+        return PhotoView(number, scaled_down(decoded_photo, photo_side), view)
     return PhotoView(number, source, view)

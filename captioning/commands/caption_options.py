@@ -88,6 +88,15 @@ class PictureOptions:
         folders = {".png": self.overlay, ".gif": self.gif, ".html": self.html}
         return {suffix: folder for suffix, folder in folders.items() if folder is not None}
 
+    @property
+    def photo_side(self) -> int | None:
+        """The pixels that pictures need along the longer side of a photo; pages need the file."""
+        if not self.folders or self.html is not None:
+            return None
+        from captioning.viewing.overlay import LONG_SIDE
+
+        return LONG_SIDE
+
 
 @Parameter(name="*", group=Group("Bulk captioning", help="More photos than a screen can show."))
 @dataclass(frozen=True)

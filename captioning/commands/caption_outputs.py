@@ -23,7 +23,7 @@ from captioning.commands.caption_options import (
     TextOptions,
 )
 from captioning.commands.gallery import INDEX, Gallery
-from captioning.data.images import output_names, read_image
+from captioning.data.images import DecodedPhoto, output_names, read_image
 from captioning.errors import InputError, printable
 from captioning.files import written_whole
 from captioning.inference.bulk import json_line
@@ -124,8 +124,9 @@ class Pictures(Output):
         self.paths = [*files.values()]
 
     def add(self, captioned_photo: CaptionedPhoto) -> None:
-        file = self.files[captioned_photo.photo]
-        captioned_photo.captions[0].save(file, captioned_photo.image)
+        file, best = self.files[captioned_photo.photo], captioned_photo.captions[0]
+        is_decoded = isinstance(best.photo, DecodedPhoto)
+        best.save(file, None if is_decoded else captioned_photo.image)
 
 
 class Pages(Output):

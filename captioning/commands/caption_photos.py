@@ -83,23 +83,27 @@ def caption(
 
     from captioning.commands.caption_outputs import file_outputs, line_output
 
-    all_photos = list(sources.photos())
     paths, outputs = file_outputs(
-        all_photos, sources.paths, text_options, picture_options, overwrite
+        list(sources.photos()), sources.paths, text_options, picture_options, overwrite
     )
     captioner = model_options.load(max_megapixels)
     maps = (picture_options.maps or [captioner.default_map]) if picture_options.folders else ()
-    results: Iterator[Caption | PhotoError]
     if line_options.text is not None:
         results = read_captions(captioner, paths, line_options.text, maps)
     else:
         search = caption_search(captioner, search_options, caption_options)
         has_page = picture_options.html is not None  # with all captions and their alternatives
-        writes_confidence = line_options.json or text_options.csv is not None or has_page
+        writes_confidence = has_page or line_options.json or text_options.csv is not None
         check_confidence(captioner, search, line_options, writes_confidence)
-        most = None if has_page else caption_options.captions or 1
-        runners_up = RUNNERS_UP if has_page else 0
-        results = captioner.stream(paths, search, maps, runners_up, most, model_options.batch_size)
+        results = captioner.stream(
+            paths,
+            search,
+            maps,
+            runners_up=RUNNERS_UP if has_page else 0,
+            most=None if has_page else caption_options.captions or 1,
+            batch_size=model_options.batch_size,
+            photo_side=picture_options.photo_side,
+        )
     outputs.append(line_output(line_options, text_options, is_alone=not outputs))
     unreadable = write_captions(
         paths,
@@ -107,7 +111,7 @@ def caption(
         outputs,
         caption_options.captions,
         text_options,
-        line_options.min_confidence,
+        line_options,
         max_megapixels,
     )
     return int(unreadable > 0)
@@ -229,7 +233,7 @@ def write_captions(
     outputs: "Sequence[Output]",
     count: int | None,
     text_options: TextOptions,
-    min_confidence: float,
+    line_options: LineOptions,
     max_megapixels: float,
 ) -> int:
     """Write the captions of photos to all outputs, and return how many photos have none.
@@ -240,7 +244,7 @@ def write_captions(
         outputs: what to write.
         count: captions per photo; None for one text, and all captions on a page.
         text_options: how a caption becomes text.
-        min_confidence: the least confidence of a caption that is sure.
+        line_options: the least confidence of a caption that is sure.
         max_megapixels: of a photo.
     """
     from captioning.commands.caption_outputs import CaptionedPhoto, caption_text
@@ -255,7 +259,7 @@ def write_captions(
                 continue
             captions = [result, *result.others][:count]
             texts = [
-                caption_text(caption, text_options, min_confidence)
+                caption_text(caption, text_options, line_options.min_confidence)
                 for caption in captions[: count or 1]
             ]
             photo = CaptionedPhoto(path, captions, texts, int(max_megapixels * 1e6))

@@ -65,13 +65,24 @@ def square(photo: DecodedPhoto, crop: Box, side: int) -> tuple[Image, Box]:
     return resized, (left, top, width, height)
 
 
+def decoded_photo(photo: Image | DecodedPhoto) -> DecodedPhoto:
+    """The photo, which has its full size if it is an image."""
+    return photo if isinstance(photo, DecodedPhoto) else DecodedPhoto(photo, photo.size)
+
+
+def scaled_down(photo: DecodedPhoto, long_side: int) -> DecodedPhoto:
+    """The photo with at most `long_side` pixels on its longer side."""
+    image, size = photo
+    scale = min(1.0, long_side / max(size))
+    width, height = (max(1, round(scale * side)) for side in size)
+    # Not `thumbnail`, which would need a copy of the whole photo.
+    return DecodedPhoto(image.resize((width, height), Resampling.LANCZOS, reducing_gap=3.0), size)
+
+
 def jpeg(photo: Image, long_side: int) -> str:
     """The photo as a JPEG data URI without metadata, scaled down to `long_side` pixels."""
-    small = photo if photo.mode == "RGB" else photo.convert("RGB")
-    scale = min(1.0, long_side / max(photo.size))
-    size = (max(1, round(scale * photo.width)), max(1, round(scale * photo.height)))
-    # Not `thumbnail`, which would need a copy of the whole photo.
-    small = small.resize(size, Resampling.LANCZOS, reducing_gap=3.0)
+    rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
+    small = scaled_down(DecodedPhoto(rgb, rgb.size), long_side).image
     small.info.clear()  # comments and XMP, such as where it was taken, would be written too
     content = io.BytesIO()
     small.save(content, format="JPEG", quality=JPEG_QUALITY, optimize=True)

@@ -132,13 +132,13 @@ class Preprocessing(Configurable):
             raise InputError(f"{shown(photo)}: not a photo; give a path, an image, bytes or pixels")
         return content
 
-    def __call__(self, photo: str | Path | Upload | Image) -> View:
+    def __call__(self, photo: str | Path | Upload | Image | DecodedPhoto) -> View:
         """The photo as the model sees it; safe to call from several threads.
 
         Raises:
             InputError: the photo cannot be read.
         """
-        decoded = self._decoded(photo)
+        decoded = self.decode(photo)
         return self._view(decoded, self.crop_box(decoded.size))
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
@@ -148,7 +148,7 @@ class Preprocessing(Configurable):
             InputError: the photo cannot be read.
         """
         right, down, mirror = torch.rand(3, generator=generator).tolist()
-        decoded = self._decoded(photo)
+        decoded = self.decode(photo)
         left, top, full_width, full_height = self.crop_box(decoded.size)
         width, height = full_width * CROP_SCALE, full_height * CROP_SCALE
         if self.fit == "crop":  # anywhere in the photo, not only in its middle
@@ -157,7 +157,14 @@ class Preprocessing(Configurable):
         view = self._view(decoded, (left, top, width, height))
         return view.mirrored() if flip and mirror < 0.5 else view
 
-    def _decoded(self, photo: str | Path | Upload | Image) -> DecodedPhoto:
+    def decode(self, photo: str | Path | Upload | Image | DecodedPhoto) -> DecodedPhoto:
+        """Decode a photo, a large JPEG at reduced size.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        if isinstance(photo, DecodedPhoto):
+            return photo
         if isinstance(photo, Image):
             return DecodedPhoto(photo, photo.size)
         return read_photo(photo, decoded_side(self.size), self.max_pixels)
@@ -171,7 +178,7 @@ class Preprocessing(Configurable):
 class MirroredPreprocessing(Preprocessing):
     """Preprocessing for training that mirrors every photo."""
 
-    def __call__(self, photo: str | Path | Upload | Image) -> View:
+    def __call__(self, photo: str | Path | Upload | Image | DecodedPhoto) -> View:
         return super().__call__(photo).mirrored()
 
 

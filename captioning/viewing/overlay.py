@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from PIL import Image
 
-from captioning.data.framing import Box
+from captioning.data.framing import Box, decoded_photo
+from captioning.data.images import DecodedPhoto
 
 Offset = tuple[float, float]
 """Rows and columns by which the weights of a map belong further down, and further right."""
@@ -41,7 +42,7 @@ UNDRAWABLE = "\N{WHITE SQUARE}"
 
 
 def draw(
-    photo: Image.Image,
+    photo: Image.Image | DecodedPhoto,
     words: Sequence[str],
     probabilities: Sequence[float],
     maps: Float[np.ndarray, "T rows columns"],
@@ -55,18 +56,19 @@ def draw(
     are the word and its probability.
 
     Args:
-        photo: the photo, upright.
+        photo: the photo, upright, at its full size or smaller.
         words: of the caption; without any, only the photo is drawn.
         probabilities: of the words.
         maps: of the words.
-        crop: the part of the photo that the maps cover.
+        crop: the part of the photo that the maps cover, in pixels of its full size.
         offset: of the maps.
     """
     panels = word_panels(photo, maps, crop, offset)
     texts, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
-    shape = photo.width / photo.height
+    full_width, full_height = decoded_photo(photo).size
+    shape = full_width / full_height
     width = math.sqrt(PANEL_AREA * min(max(shape, NARROWEST), WIDEST))
     height = width / max(shape, NARROWEST)
     column, row, count = width + GAP, LETTERING + height + GAP, len(panels)
@@ -108,7 +110,7 @@ def draw(
 
 
 def frames(
-    photo: Image.Image,
+    photo: Image.Image | DecodedPhoto,
     pieces: Sequence[str],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
@@ -147,7 +149,7 @@ def frames(
 
 
 def word_panels(
-    photo: Image.Image,
+    photo: Image.Image | DecodedPhoto,
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
     offset: Offset = (0.0, 0.0),
@@ -158,13 +160,14 @@ def word_panels(
     at black and whose lightness grows evenly: a weight of zero adds nothing, and equal differences
     look equal on dark and bright photos.
     """
-    scale = LONG_SIDE / max(photo.size)
-    width, height = (max(1, round(scale * side)) for side in photo.size)
-    if photo.mode != "RGB":  # converting an RGB photo would copy it, however large
-        photo = photo.convert("RGB")
-    small = photo.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
+    image, size = decoded_photo(photo)
+    scale = LONG_SIDE / max(size)
+    width, height = (max(1, round(scale * side)) for side in size)
+    if image.mode != "RGB":  # converting an RGB photo would copy it, however large
+        image = image.convert("RGB")
+    small = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 
-    x_scale, y_scale = width / photo.width, height / photo.height
+    x_scale, y_scale = width / size[0], height / size[1]
     left, top, crop_width, crop_height = crop
     small_crop = (left * x_scale, top * y_scale, crop_width * x_scale, crop_height * y_scale)
     is_in_crop = upsampled(np.ones((1, 1), np.float32), small_crop, small.size) > 0

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from captioning.data.framing import jpeg
+from captioning.data.framing import decoded_photo, jpeg
+from captioning.data.images import DecodedPhoto
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.viewing.html_document import html_document
 
@@ -30,7 +31,7 @@ STYLE, SCRIPT = "viewing/viewer.css", "viewing/viewer.js"
 
 
 def viewer_html(
-    photo: Image.Image,
+    photo: Image.Image | DecodedPhoto,
     captions: Sequence[CaptionView],
     title: str = "",
     long_side: int = LONG_SIDE,
@@ -53,7 +54,7 @@ def page_html(view: Mapping[str, Any], links: Mapping[str, str] | None = None) -
 
 
 def data(
-    photo: Image.Image,
+    photo: Image.Image | DecodedPhoto,
     captions: Sequence[CaptionView],
     title: str = "",
     long_side: int = LONG_SIDE,
@@ -70,7 +71,8 @@ def data(
         title: a name of the photo.
         long_side: the most pixels of the longer side of the photo in the view.
     """
-    return data_of(jpeg(photo, long_side), photo.size, captions, title)
+    image, size = decoded_photo(photo)
+    return data_of(jpeg(image, long_side), size, captions, title)
 
 
 def data_of(
@@ -92,7 +94,7 @@ def data_of(
     }
 
 
-def frame(photo: Image.Image, captions: Sequence[CaptionView]) -> str:
+def frame(photo: Image.Image | DecodedPhoto, captions: Sequence[CaptionView]) -> str:
     """The page in an <iframe> of its own, so that a notebook can show many."""
     content, title = escape(viewer_html(photo, captions)), escape(captions[0]["caption"])
     return (

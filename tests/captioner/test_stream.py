@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -14,6 +15,7 @@ from captioning.captioner.photo_stream import AHEAD
 from captioning.errors import InputError, PhotoError
 from captioning.search import BeamSearch, Sampling
 from captioning.threads import WAITING
+from captioning.viewing.overlay import LONG_SIDE
 
 
 @pytest.fixture
@@ -111,3 +113,18 @@ def test_an_error_of_the_model_is_raised(captioner: Captioner, photo: Path) -> N
         parameter.data.fill_(3e38)
     with pytest.raises(InputError, match="the model's numbers overflow"):
         list(captioner.stream([photo] * 9, batch_size=2))
+
+
+def test_photos_that_are_kept_are_drawn_as_their_files_are(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    photo = tmp_path / "photo.png"
+    shades = np.arange(3 * 731 * 531, dtype=np.uint32) * 7919 % 251
+    Image.fromarray(shades.reshape(531, 731, 3).astype(np.uint8)).save(photo)
+    [from_file] = captioner.stream([photo])
+    [kept] = captioner.stream([photo], photo_side=LONG_SIDE)
+    assert from_file == kept
+    from_file.save(tmp_path / "file.gif")
+    photo.unlink()
+    kept.save(tmp_path / "kept.gif")
+    assert (tmp_path / "kept.gif").read_bytes() == (tmp_path / "file.gif").read_bytes()
