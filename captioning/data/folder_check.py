@@ -29,12 +29,14 @@ class Check:
         data_set: what it read.
         problems: those of the data set and of its photos.
         faulty: the photos that are missing, cannot be read, or are in an earlier split too.
+        hashes: a hash of each photo's file; the path of a photo that cannot be read.
     """
 
     reader: Reader
     data_set: DataSet
     problems: list[Problem]
     faulty: frozenset[Path]
+    hashes: dict[Path, str]
 
     @property
     def ok(self) -> bool:
@@ -127,7 +129,8 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
                 name = f"{record.image} is {first_image} of {first_split}"
                 problems.append(Problem("images that are in another split too", name, split))
                 faulty.add(record.image)
-    return Check(reader, data_set, problems, frozenset(faulty))
+    hashes = {image: content.key for image, content in contents.items()}
+    return Check(reader, data_set, problems, frozenset(faulty), hashes)
 
 
 class Content(NamedTuple):

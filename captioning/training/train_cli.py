@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from captioning.captioner import Captioner, load
 from captioning.configurable import IMPORT
 from captioning.data.data_module import CaptionData
-from captioning.data.readers import Reader
+from captioning.data.readers import DataSet
 from captioning.data.tokenizers import TokenizerName
 from captioning.device import fast_precision
 from captioning.errors import InputError
@@ -36,7 +36,7 @@ class TrainCLI(LightningCLI):
     Args:
         settings: options, or a configuration as plain values.
         start: the captioner of `model.initial`; loaded if not given.
-        reader: the data set of `data.reader`; built if not given.
+        data_set: the data set of `data.reader`; read if not given.
     """
 
     @stage("building the model")
@@ -45,9 +45,9 @@ class TrainCLI(LightningCLI):
         self,
         settings: list[str] | dict[str, Any],
         start: Captioner | None = None,
-        reader: Reader | None = None,
+        data_set: DataSet | None = None,
     ) -> None:
-        self.start, self.reader = start, reader
+        self.start, self.data_set = start, data_set
         epilog = (
             f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
             "your module, such as another decoder; see docs/configuration.md"
@@ -127,7 +127,7 @@ class TrainCLI(LightningCLI):
         return start_words(self.start, tokenizer, keep_words)
 
     def before_instantiate_classes(self) -> None:
-        """Refuse an unsuitable folder or precision, and pass on what is built already."""
+        """Refuse an unsuitable folder or precision, and pass the start on."""
         options = self.config.trainer
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
@@ -141,13 +141,13 @@ class TrainCLI(LightningCLI):
             checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
         self.settings = self._plain_settings()
         self.config.model.start = self.start
-        if self.reader is not None:
-            self.config.data.reader = self.reader
 
     def instantiate_classes(self) -> None:
         # As Lightning's, which calls a method that jsonargparse has deprecated.
         self.config_init = self.parser.instantiate(self.config)
         self.model, self.datamodule = self.config_init.model, self.config_init.data
+        if self.data_set is not None:
+            self.datamodule.data_set = self.data_set
         self.trainer = self.instantiate_trainer()
 
     def _plain_settings(self) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def train(arguments: list[str]) -> Path | None:
 def fit(
     settings: list[str] | dict[str, Any],
     start: Captioner | None = None,
-    reader: Reader | None = None,
+    data_set: DataSet | None = None,
     on_start: Callable[[], None] = lambda: None,
 ) -> Path | None:
     """Train by options, or by a configuration as plain values.
@@ -218,7 +218,7 @@ def fit(
     Args:
         settings: the options of LightningCLI, or the values of a configuration.
         start: the captioner of `model.initial`; loaded if not given.
-        reader: the data set of `data.reader`; built if not given.
+        data_set: the data set of `data.reader`; read if not given.
         on_start: called when all checks have passed and an earlier run in the folder is replaced.
 
     Returns:
@@ -230,7 +230,7 @@ def fit(
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
     with plain_messages():
-        cli = TrainCLI(settings, start, reader)
+        cli = TrainCLI(settings, start, data_set)
         is_first = cli.trainer.is_global_zero
         try:
             with stage("train", cli.shows_progress):

@@ -16,13 +16,14 @@ from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
 from captioning.data.data_module import CaptionData
-from captioning.data.readers import Coco
+from captioning.data.readers import Coco, reader_for
 from captioning.errors import InputError
 from captioning.evaluation.captions import split_captions
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
 from captioning.training.finetune import SHARES, Plan, best_between, finetune
+from captioning.training.finetune.photos import read_photos
 from captioning.training.initial import between
 from captioning.training.train_cli import train
 from tests.training.conftest import Capture, Patch
@@ -168,6 +169,24 @@ def test_photos_to_keep_train_along_and_have_a_score_of_their_own(
     assert "best val/CIDEr of data sets: " in told
     assert "everyday photos" not in told
     assert "wallpaper" in load(model).vocabulary.words
+
+
+def test_the_same_photos_in_both_data_sets_stay_apart(folder: Path, tmp_path: Path) -> None:
+    rows = ["file_name,caption,split"]
+    for split, records in reader_for(folder).read().splits.items():
+        rows += [f"{record.image},a photo,{split}" for record in records]
+    keep = tmp_path / "keep"
+    keep.mkdir()
+    (keep / "captions.csv").write_text("\n".join(rows))
+    photos = read_photos(folder, keep, False, {})
+    assert len(photos.train) + len(photos.val) == 16
+    assert {len(record.captions) for record in (*photos.train, *photos.val)} == {2}
+    for records, rehearsal_records in (
+        (photos.train, photos.rehearsal_train),
+        (photos.val, photos.rehearsal_val),
+    ):
+        assert [r.image.name for r in rehearsal_records] == [r.image.name for r in records]
+        assert {record.captions for record in rehearsal_records} == {("a photo",)}
 
 
 def test_the_settings_of_a_training_that_runs_in_the_folder_stay(

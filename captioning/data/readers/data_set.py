@@ -42,6 +42,7 @@ class DataSet:
         splits: the records by split.
         problems: the rows, files and objects that were left out.
         root: where the data set is, for messages.
+        parts: the data sets that were joined, by name; their records have the same ids.
 
     Attributes:
         splits: the records by split: train, val and test in this order, then any others by name. A
@@ -54,10 +55,12 @@ class DataSet:
         splits: Mapping[str, Sequence[Record]],
         problems: Sequence[Problem] = (),
         root: str | Path = "",
+        parts: "Mapping[str, DataSet] | None" = None,
     ) -> None:
         self.splits: dict[str, list[Record]] = {split: [] for split in in_order(splits)}
         self.problems = list(problems)
         self.root = root
+        self.parts = dict(parts or {})
         for split, records in self.splits.items():
             for record in splits[split]:
                 with_words = _without_wordless_captions(record)

@@ -9,7 +9,7 @@ from statistics import fmean
 from captioning.data.readers.data_set import DataSet, Problem
 from captioning.data.readers.reader import Reader
 from captioning.data.records import Record
-from captioning.data.splits import in_order, split_name
+from captioning.data.splits import split_name
 from captioning.errors import InputError
 
 
@@ -41,26 +41,35 @@ class Joined(Reader):
         return [folder for reader in self.readers.values() for folder in reader.folders]
 
     def read(self) -> DataSet:
-        data_sets = {name: reader.read() for name, reader in self.readers.items()}
-        names = [split for data_set in data_sets.values() for split in data_set.splits]
-        splits = {split: self._join(split, data_sets) for split in in_order(map(split_name, names))}
+        parts: dict[str, DataSet] = {}
+        splits: dict[str, list[Record]] = {}
         problems: list[Problem] = []
-        for data_set in data_sets.values():
-            for problem in data_set.problems:
-                split = None if problem.split is None else split_name(problem.split)
-                problems.append(replace(problem, split=split))
-        return DataSet(splits, problems, self.root)
+        for name, reader in self.readers.items():
+            limits = {split: len(records) for split, records in splits.items()}
+            part = self._part(name, reader.read(), limits if self.balanced else {})
+            for split, records in part.splits.items():
+                splits.setdefault(split, []).extend(records)
+            problems += part.problems
+            parts[name] = part
+        return DataSet(splits, problems, self.root, parts)
 
-    def _join(self, split: str, data_sets: Mapping[str, DataSet]) -> list[Record]:
-        joined: list[Record] = []
-        for name, data_set in data_sets.items():
+    def _part(self, name: str, data_set: DataSet, limits: Mapping[str, int]) -> DataSet:
+        """A data set with the ids and, if limited, as many records of a split as it has here."""
+        splits: dict[str, list[Record]] = {}
+        for split in map(split_name, data_set.splits):
             spelling = data_set.find_split(split)
             records = [] if spelling is None else data_set.splits[spelling]
-            limit = len(joined)
-            if self.balanced and 0 < limit < len(records):
+            limit = limits.get(split, 0)
+            if 0 < limit < len(records):
                 records = [records[n * len(records) // limit] for n in range(limit)]
-            joined += [replace(record, image_id=f"{name}/{record.image_id}") for record in records]
-        return joined
+            splits[split] = [
+                replace(record, image_id=f"{name}/{record.image_id}") for record in records
+            ]
+        problems = []
+        for problem in data_set.problems:
+            split_of_problem = None if problem.split is None else split_name(problem.split)
+            problems.append(replace(problem, split=split_of_problem))
+        return DataSet(splits, problems, data_set.root)
 
     def mean_score(self, scores: Mapping[int | str, float]) -> float:
         """The geometric mean of the data sets' mean scores, from scores by image id.

@@ -1,6 +1,7 @@
 """The captioned photos of a finetuning, and how their words relate to the start's."""
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -10,8 +11,7 @@ import numpy as np
 
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
-from captioning.data.photo_files import photo_hash
-from captioning.data.readers import Joined, Reader, reader_for
+from captioning.data.readers import DataSet, Joined, Reader, reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer
 from captioning.data.vocabulary import Vocabulary
@@ -39,18 +39,20 @@ class Photos:
         val: the user's photos to validate on.
         rehearsal_train: photos of `--keep`, which train along so that the model stays good at them.
         rehearsal_val: photos of `--keep` to validate on.
-        reader: the data set of all photos.
-        reader_settings: the same data set, as in a configuration.
-        faulty: the photos that are left out.
+        data_set: all photos, faulty ones included.
+        reader_settings: the reader of the data set, as in a configuration.
+        faulty: paths of the photos that are left out.
+        hashes: a hash of each photo's file.
     """
 
     train: list[Record]
     val: list[Record]
     rehearsal_train: list[Record]
     rehearsal_val: list[Record]
-    reader: Reader
+    data_set: DataSet
     reader_settings: dict[str, Any]
     faulty: list[str]
+    hashes: dict[Path, str]
 
     @property
     def validation(self) -> list[Record]:
@@ -71,7 +73,7 @@ class Photos:
     def digest(self) -> str:
         """A hash of all photos and their captions."""
         content = [
-            (record.image_id, record.captions, photo_hash(record.image))
+            (record.image_id, record.captions, self.hashes[record.image])
             for record in (*self.train, *self.rehearsal_train, *self.validation)
         ]
         return hashlib.sha256(repr(content).encode(errors="replace")).hexdigest()[:16]
@@ -120,53 +122,57 @@ def read_photos(
     Raises:
         InputError: there are faults, and `skip_bad` is off; or there are too few photos.
     """
-    user_reader = reader_for(folder, objects=False, **options)
-    reader, settings = user_reader, _reader_settings(user_reader, folder, options)
+    reader = reader_for(folder, objects=False, **options)
+    settings = _reader_settings(reader, folder, options)
     if keep is not None:
         rehearsal_reader = reader_for(keep, objects=False)
-        reader = Joined([user_reader, rehearsal_reader], balanced=True)
         readers = [settings, _reader_settings(rehearsal_reader, keep, {})]
-        settings = {
-            "class_path": full_name(Joined),
-            "init_args": {"readers": readers, "balanced": True},
-        }
+        joined_settings = {"readers": readers, "balanced": True}
+        settings = {"class_path": full_name(Joined), "init_args": joined_settings}
+        reader = Joined([reader, rehearsal_reader], balanced=True)
     checked = check(reader)
     if not checked.ok:
         say(*str(checked).split("\n"))
         if not skip_bad:
             raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
-
-    def good_records(name: str) -> list[Record]:
-        if checked.data_set.find_split(name) is None:
-            return []
-        records = checked.data_set.records(name)
-        return [record for record in records if record.image not in checked.faulty]
-
-    train, val = good_records("train"), good_records("val")
-    own_ids = f"{next(iter(reader.readers))}/" if isinstance(reader, Joined) else ""
-    own = {r.image for r in (*train, *val) if str(r.image_id).startswith(own_ids)}
-    photos = Photos(
-        train=[record for record in train if record.image in own],
-        val=[record for record in val if record.image in own],
-        rehearsal_train=[record for record in train if record.image not in own],
-        rehearsal_val=[record for record in val if record.image not in own],
-        reader=reader,
-        reader_settings=settings,
-        faulty=sorted(map(str, checked.faulty)),
-    )
-    _require_photos(folder, photos.train, photos.val)
+    user_set, *rehearsal_sets = checked.data_set.parts.values() or [checked.data_set]
+    train, val = _good_records(folder, user_set, checked.faulty)
+    rehearsal_train: list[Record] = []
+    rehearsal_val: list[Record] = []
     if keep is not None:
-        _require_photos(keep, photos.rehearsal_train, photos.rehearsal_val)
-    return photos
+        [rehearsal_set] = rehearsal_sets
+        rehearsal_train, rehearsal_val = _good_records(keep, rehearsal_set, checked.faulty)
+    return Photos(
+        train,
+        val,
+        rehearsal_train,
+        rehearsal_val,
+        checked.data_set,
+        settings,
+        sorted(map(str, checked.faulty)),
+        checked.hashes,
+    )
 
 
-def _require_photos(source: str | Path, train: list[Record], val: list[Record]) -> None:
-    """Raise InputError if a data set has too few photos."""
+def _good_records(
+    source: str | Path, data_set: DataSet, faulty: Collection[Path]
+) -> tuple[list[Record], list[Record]]:
+    """The records to train and to validate on, without faulty photos.
+
+    Raises:
+        InputError: there are too few.
+    """
+    records_by_split: dict[str, list[Record]] = {"train": [], "val": []}
+    for split, records in records_by_split.items():
+        if data_set.find_split(split) is not None:
+            records += [r for r in data_set.records(split) if r.image not in faulty]
+    train, val = records_by_split.values()
     if len(train) < 2 or not val:
         raise InputError(
             f"{source}: {len(train)} photos to train on and {len(val)} to validate; "
             "give at least 3 photos, 2 of them in train and 1 in val if there are splits"
         )
+    return train, val
 
 
 def _reader_settings(reader: Reader, root: str | Path, options: dict[str, Any]) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def _train(
 
     options = {"resume": continues, "overwrite": not continues}
     try:
-        checkpoint = fit(settings | options, start, photos.reader, on_start)
+        checkpoint = fit(settings | options, start, photos.data_set, on_start)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert checkpoint is not None  # there is one process only
