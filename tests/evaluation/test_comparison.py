@@ -38,10 +38,12 @@ def world() -> dict[float, Any]:
     """References of each image, and captions with words wrong at several rates."""
     rng = random.Random(0)
     truth = [[rng.choice(WORDS) for _ in range(rng.randint(7, 12))] for _ in range(IMAGES)]
-    found: dict[float, Any] = {0.0: [[varied(rng, each, 0.25) for _ in range(5)] for each in truth]}
+    captions: dict[float, Any] = {
+        0.0: [[varied(rng, words, 0.25) for _ in range(5)] for words in truth]
+    }
     for rate in (0.35, 0.40, 0.41, 0.6, 0.48, 0.47):
-        found[rate] = [varied(rng, each, rate) for each in truth]
-    return found
+        captions[rate] = [varied(rng, words, rate) for words in truth]
+    return captions
 
 
 def compare(
@@ -76,19 +78,19 @@ def test_intervals_and_p_values_are_of_scipys_paired_bootstrap(world: dict[float
 
 
 def test_equal_systems_have_a_p_value_of_one(world: dict[float, Any]) -> None:
-    for each in compare(world, 0.40, 0.40).values():
-        assert each.p_value == 1
-        assert each.interval == (0, 0)
+    for comparison in compare(world, 0.40, 0.40).values():
+        assert comparison.p_value == 1
+        assert comparison.interval == (0, 0)
 
 
 def test_blocks_do_not_change_the_results(
     world: dict[float, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = compare(world, 0.40, 0.35, samples=50)
+    comparisons = compare(world, 0.40, 0.35, samples=50)
     monkeypatch.setattr(scores, "MAX_COUNTS", 7 * IMAGES)
     for name, other in compare(world, 0.40, 0.35, samples=50).items():
-        assert whole[name].interval == pytest.approx(other.interval)
-        assert whole[name].p_value == other.p_value
+        assert comparisons[name].interval == pytest.approx(other.interval)
+        assert comparisons[name].p_value == other.p_value
 
 
 def test_p_values_agree_with_their_intervals_and_hold_for_equally_good_systems() -> None:
@@ -118,5 +120,5 @@ TABLE = [
 
 
 def test_the_table_for_people() -> None:
-    found = {"BLEU-1": Comparison(0.25, 0.125, (-0.25, 0.5), 0.25)}
-    assert comparison_table(found, NOTE).splitlines() == TABLE
+    comparisons = {"BLEU-1": Comparison(0.25, 0.125, (-0.25, 0.5), 0.25)}
+    assert comparison_table(comparisons, NOTE).splitlines() == TABLE

@@ -16,7 +16,7 @@ from captioning.evaluation.pictures import draw_mentions, draw_scores, save_grou
 @pytest.fixture
 def mentions(tmp_path: Path) -> list[GroundedMention]:
     """Three mentions of a dog in two photos, from the best to the worst."""
-    found = []
+    mentions = []
     for number, cell in enumerate([(1, 1), (1, 0), (0, 0)]):
         path = tmp_path / f"{min(number, 1)}.png"
         Image.effect_noise((120, 80), 50).save(path)
@@ -27,8 +27,8 @@ def mentions(tmp_path: Path) -> list[GroundedMention]:
         target = Target.of([dog], size=(120, 80), crop=crop, grid=(2, 2))
         assert target is not None
         values, words = map_values(weights, target), Mention("dog", "dog", 1, 2)
-        found.append(GroundedMention(min(number, 1), path, 0, words, target, weights, values))
-    return found
+        mentions.append(GroundedMention(min(number, 1), path, 0, words, target, weights, values))
+    return mentions
 
 
 @pytest.fixture

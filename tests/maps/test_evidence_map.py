@@ -21,16 +21,18 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
     decoder = batch.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     nn.init.constant_(decoder.beta.bias, 100.0)
-    found = evidence_in(batch)
+    word_evidence = evidence_in(batch)
     mask = torch.zeros(2, 16, dtype=torch.bool)
     mask[:, region] = True
-    seen = batch.model.remember(batch.annotations, mask)
-    state = decoder.start(seen, 2)
-    whole = decoder.step(TOKENS[..., 0], state, seen).logits
+    memory = batch.model.remember(batch.annotations, mask)
+    state = decoder.start(memory, 2)
+    logits = decoder.step(TOKENS[..., 0], state, memory).logits
     nn.init.zeros_(decoder.output_context.weight)
-    added = whole - decoder.step(TOKENS[..., 0], state, seen).logits
+    added = logits - decoder.step(TOKENS[..., 0], state, memory).logits
     added = added - added.mean(dim=2, keepdim=True)
-    torch.testing.assert_close(found[:, :, 0, region], added.gather(2, TOKENS[..., 1:2])[..., 0])
+    torch.testing.assert_close(
+        word_evidence[:, :, 0, region], added.gather(2, TOKENS[..., 1:2])[..., 0]
+    )
 
 
 def test_evidence_is_a_sharpened_softmax_of_neighbourhoods() -> None:
@@ -56,7 +58,9 @@ def test_the_mean_around_a_region_ends_at_the_edge() -> None:
     expected[:3, :3] = torch.tensor(
         [[1 / 4, 1 / 6, 1 / 6], [1 / 6, 1 / 9, 1 / 9], [1 / 6, 1 / 9, 1 / 9]]
     )
-    found = evidence_shares(values, (4, 4))
-    torch.testing.assert_close(found, (SHARPNESS * expected).flatten().softmax(0).view(1, 1, 1, 16))
+    region_shares = evidence_shares(values, (4, 4))
+    torch.testing.assert_close(
+        region_shares, (SHARPNESS * expected).flatten().softmax(0).view(1, 1, 1, 16)
+    )
     small = torch.randn(1, 1, 2, 6)
     torch.testing.assert_close(evidence_shares(small, (2, 3)), (SHARPNESS * small).softmax(3))

@@ -38,15 +38,15 @@ def test_gradients_are_slopes_of_the_word_s_log_probability(kind: str) -> None:
         "grad-cam": slopes(kind, every_region).T @ batch.annotations[0].T,
     }
     for name, relevance in expected.items():
-        found, wanted = word_maps(name, batch)[0, 0], shares(relevance, (4, 4))
-        torch.testing.assert_close(found, wanted, atol=1e-7, rtol=1e-5)
+        maps, expected_maps = word_maps(name, batch)[0, 0], shares(relevance, (4, 4))
+        torch.testing.assert_close(maps, expected_maps, atol=1e-7, rtol=1e-5)
 
 
 def test_many_captions_are_computed_a_few_at_a_time() -> None:
     captions = torch.tensor([[BOS, word, EOS] for word in (4, 5, 6, 7)] * 5)
-    found = word_maps("gradient", captioned_batch(tokens=captions[None]))
-    assert found.shape == (1, 20, 2, 4, 4)
-    torch.testing.assert_close(found[0, 16:], found[0, :4])
+    maps = word_maps("gradient", captioned_batch(tokens=captions[None]))
+    assert maps.shape == (1, 20, 2, 4, 4)
+    torch.testing.assert_close(maps[0, 16:], maps[0, :4])
 
 
 def test_a_map_without_a_positive_part_is_uniform() -> None:
@@ -57,14 +57,16 @@ def test_a_map_without_a_positive_part_is_uniform() -> None:
 
 def test_occlusion_is_the_drop_without_a_neighbourhood(kind: str) -> None:
     batch = captioned_batch(kind)
-    whole = word_log_probs(batch.model, batch.annotations, CAPTIONS)
+    log_probs = word_log_probs(batch.model, batch.annotations, CAPTIONS)
     drops = torch.zeros(2, 2, 4, 16).double()
     for row in range(4):
         for column in range(4):
             mask = torch.ones(2, 4, 4, dtype=torch.bool)
             mask[:, max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = False
-            without = word_log_probs(batch.model, batch.annotations, CAPTIONS, mask=mask.flatten(1))
-            drops[..., 4 * row + column] = (whole - without).detach()
+            occluded = word_log_probs(
+                batch.model, batch.annotations, CAPTIONS, mask=mask.flatten(1)
+            )
+            drops[..., 4 * row + column] = (log_probs - occluded).detach()
     torch.testing.assert_close(word_maps("occlusion", batch), shares(drops, (4, 4)))
 
 

@@ -64,33 +64,35 @@ class Naming(Blind):
     """Gives the next words odds by the largest annotation that it may attend to."""
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        seen = memory.annotations[..., 0]
+        visible = memory.annotations[..., 0]
         if memory.mask is not None:
-            seen = seen.masked_fill(~memory.mask, 0.0)
+            visible = visible.masked_fill(~memory.mask, 0.0)
         logits = torch.zeros(*tokens.shape, self.vocab_size, dtype=torch.double)
-        logits[..., 4] = seen.amax(dim=1)[:, None]
+        logits[..., 4] = visible.amax(dim=1)[:, None]
         return replace(super().step(tokens, state, memory), logits=logits)
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
     read, maps = reader(Blind(5, 8), annotations), torch.rand(len(SPANS), 6, dtype=torch.double)
-    whole, *fallen = drops(read, peaked(6)).values()
-    assert (whole > 0).all()
-    for each in fallen:
-        torch.testing.assert_close(each, torch.zeros_like(each), rtol=0, atol=1e-12)
+    probability, *span_drops = drops(read, peaked(6)).values()
+    assert (probability > 0).all()
+    for drop in span_drops:
+        torch.testing.assert_close(drop, torch.zeros_like(drop), rtol=0, atol=1e-12)
     areas = curve_areas(read, {"model": maps})
-    torch.testing.assert_close([*areas.values()], [whole, whole, torch.zeros_like(whole)])
+    torch.testing.assert_close(
+        [*areas.values()], [probability, probability, torch.zeros_like(probability)]
+    )
 
 
 def test_hiding_the_one_region_that_matters_removes_its_effect() -> None:
     annotations = torch.zeros(1, 100, 5, dtype=torch.double)
     annotations[0, 1, 0] = 3.0
-    found = drops(reader(Naming(5, 8), annotations, *ONE_WORD), peaked(100, 1), (10, 10))
+    values = drops(reader(Naming(5, 8), annotations, *ONE_WORD), peaked(100, 1), (10, 10))
     # Of eight words PAD, BOS and UNK are never generated.
-    whole, without = torch.tensor([3.0, 0.0]).double().exp()
-    assert found["probability"].item() == pytest.approx((whole / (whole + 4)).item())
-    assert found[ATTENDED].item() == pytest.approx((whole / (whole + 4) - without / 5).item())
-    assert found[AT_RANDOM].item() == pytest.approx(0, abs=1e-12)
+    odds, occluded_odds = torch.tensor([3.0, 0.0]).double().exp()
+    assert values["probability"].item() == pytest.approx((odds / (odds + 4)).item())
+    assert values[ATTENDED].item() == pytest.approx((odds / (odds + 4) - occluded_odds / 5).item())
+    assert values[AT_RANDOM].item() == pytest.approx(0, abs=1e-12)
 
 
 def shares(decoder: Decoder, annotations: Tensor, tokens: Tensor, mask: Tensor | None) -> Tensor:
@@ -103,50 +105,51 @@ def shares(decoder: Decoder, annotations: Tensor, tokens: Tensor, mask: Tensor |
 def test_a_spans_probability_is_that_of_its_words_in_turn(
     decoder: Decoder, annotations: Tensor
 ) -> None:
-    found = drops(reader(decoder, annotations), peaked(6))["probability"]
+    probabilities = drops(reader(decoder, annotations), peaked(6))["probability"]
     words = shares(decoder, annotations, TOKENS, None)[0]
-    assert found[1].item() == pytest.approx((words[1, 5] * words[2, 6]).item())
+    assert probabilities[1].item() == pytest.approx((words[1, 5] * words[2, 6]).item())
 
 
 def test_the_fewest_regions_that_hold_half_the_map_are_hidden(
     decoder: Decoder, annotations: Tensor
 ) -> None:
     weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
-    found = drops(reader(decoder, annotations, TOKENS, [Span(2, 0, 1)]), weights)[ATTENDED]
+    drop = drops(reader(decoder, annotations, TOKENS, [Span(2, 0, 1)]), weights)[ATTENDED]
     mask = torch.tensor([[True, False, True, True, False, True]])
-    whole, without = (
-        shares(decoder, annotations[2:], TOKENS[2:], seen)[0, 0, 7].item() for seen in (None, mask)
+    visible, occluded = (
+        shares(decoder, annotations[2:], TOKENS[2:], region_mask)[0, 0, 7].item()
+        for region_mask in (None, mask)
     )
-    assert found.item() == pytest.approx(whole - without)
+    assert drop.item() == pytest.approx(visible - occluded)
 
 
 def test_a_batch_of_spans_equals_its_spans_one_by_one(
     decoder: Decoder, annotations: Tensor
 ) -> None:
-    seen = torch.rand(len(SPANS), 3, 6, generator=torch.manual_seed(0)) < 0.7
-    seen[..., 0] = True
-    together = reader(decoder, annotations).probabilities(seen)
+    visible = torch.rand(len(SPANS), 3, 6, generator=torch.manual_seed(0)) < 0.7
+    visible[..., 0] = True
+    together = reader(decoder, annotations).probabilities(visible)
     for number, span in enumerate(SPANS):
         alone = reader(decoder, annotations, TOKENS, [span]).probabilities(
-            seen[number : number + 1]
+            visible[number : number + 1]
         )
         torch.testing.assert_close(alone[0], together[number])
 
 
 def test_at_least_one_region_is_never_hidden(lstm: LSTMDecoder, annotations: Tensor) -> None:
     weights = torch.ones(len(SPANS), 1, dtype=torch.double)
-    _, *fallen = drops(reader(lstm, annotations[:, :1]), weights, (1, 1)).values()
-    torch.testing.assert_close(torch.stack(fallen), torch.zeros(3, len(SPANS)).double())
+    _, *span_drops = drops(reader(lstm, annotations[:, :1]), weights, (1, 1)).values()
+    torch.testing.assert_close(torch.stack(span_drops), torch.zeros(3, len(SPANS)).double())
 
 
 def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
     # By hand: one of twelve regions gives the word its odds, so each curve has two heights.
     annotations = torch.zeros(1, 12, 5, dtype=torch.double)
     annotations[0, 7, 0] = 3.0
-    right = torch.zeros(1, 12, dtype=torch.double)
-    right[0, 7] = 1.0
+    weights = torch.zeros(1, 12, dtype=torch.double)
+    weights[0, 7] = 1.0
     read = reader(Naming(5, 8), annotations, *ONE_WORD)
-    areas = curve_areas(read, {"best": right, "worst": -right})
+    areas = curve_areas(read, {"best": weights, "worst": -weights})
     with_it = torch.tensor(3.0).double().exp().item()
     high, low, steps = with_it / (with_it + 4), 1 / 5, LEVELS - 1
     once = pytest.approx(((high + low) / 2 + (steps - 1) * low) / steps)
@@ -161,11 +164,11 @@ def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
 def test_curves_equal_reading_with_what_is_left(decoder: LSTMDecoder, annotations: Tensor) -> None:
     order = torch.tensor([[0.5, 0.1, 0.4, 0.3, 0.2, 0.0]], dtype=torch.double)  # 0 2 3 4 1 5
     read = reader(decoder, annotations, TOKENS, [Span(2, 3, 4)])
-    found = curve_areas(read, {"model": order})
+    areas = curve_areas(read, {"model": order})
     rank = torch.tensor([0, 4, 1, 2, 3, 5])
     for name, masks in {
         "deletion": [rank >= count for count in range(6)],
         "insertion": [rank < count for count in range(1, 7)],
     }.items():
         heights = read.probabilities(torch.stack(masks)[None])
-        assert found[name].item() == pytest.approx(torch.trapezoid(heights).item() / 5)
+        assert areas[name].item() == pytest.approx(torch.trapezoid(heights).item() / 5)

@@ -61,12 +61,12 @@ def test_a_difference_is_a_mean_over_words_paired_by_image() -> None:
     # By hand: -0.1, -0.1 and -0.4 over three words; were all photos the first one, -0.1.
     one = GroundingReport([mention(1, 0.2), mention(1, 0.1), mention(2, 0.1)], [], "occlusion")
     other = GroundingReport([mention(1, 0.3), mention(1, 0.2), mention(2, 0.5)], [], "evidence")
-    found = maps_json({"evidence": other, "occlusion": one}, "evidence")
-    assert not [key for key in found["evidence"] if key.startswith("minus")]
-    found = found["occlusion"]["minus evidence"]
-    assert found["deletion"] == pytest.approx({"value": -0.2, "low": -0.4, "high": -0.1})
-    assert found["insertion"]["value"] == pytest.approx(0.2)
-    assert found["overall"] == pytest.approx({"value": 0.4, "low": 0.2, "high": 0.8})
+    content = maps_json({"evidence": other, "occlusion": one}, "evidence")
+    assert not [key for key in content["evidence"] if key.startswith("minus")]
+    differences = content["occlusion"]["minus evidence"]
+    assert differences["deletion"] == pytest.approx({"value": -0.2, "low": -0.4, "high": -0.1})
+    assert differences["insertion"]["value"] == pytest.approx(0.2)
+    assert differences["overall"] == pytest.approx({"value": 0.4, "low": 0.2, "high": 0.8})
 
 
 def test_the_drop_is_told_in_times_of_the_gaussians() -> None:

@@ -5,10 +5,10 @@ import pytest
 
 from captioning.data.readers import Coco
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon
+from captioning.evaluation.grounding import Lexicon, categories
 
 
-def named(sentence: str, lexicon: Lexicon | None = None) -> list[tuple[str, str]]:
+def mentions_in(sentence: str, lexicon: Lexicon | None = None) -> list[tuple[str, str]]:
     mentions = (lexicon or Lexicon.coco()).mentions(sentence.split())
     return [(mention.name, mention.category) for mention in mentions]
 
@@ -21,23 +21,21 @@ def test_the_words_are_of_cocos_own_80_categories(shared_data: Path) -> None:
 
 def test_every_category_is_named_by_its_own_name_except_orange() -> None:
     coco = Lexicon.coco()
-    unnamed = [name for name in coco.categories if named(name, coco) != [(name, name)]]
+    unnamed = [name for name in coco.categories if mentions_in(name, coco) != [(name, name)]]
     assert unnamed == ["orange"]
 
 
 def test_categories_that_are_not_cocos_go_by_their_own_names(shapes_data: Path) -> None:
-    lexicon = Lexicon.of(
-        thing.name for r in Coco(shapes_data).read().records("train") for thing in r.objects
-    )
-    found = named("two crosses above a small orange star and a dog", lexicon)
-    assert found == [("crosses", "cross"), ("star", "star")]
+    lexicon = Lexicon.of(categories(Coco(shapes_data).read().records("train")))
+    mentions = mentions_in("two crosses above a small orange star and a dog", lexicon)
+    assert mentions == [("crosses", "cross"), ("star", "star")]
 
 
 def test_a_file_of_words_is_read_as_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "words.json"
     path.write_text('{"categories": {"tool": ["hammer", "pair of pliers"]}}')
-    found = named("hammers and a pair of pliers", Lexicon.load(path))
-    assert found == [("hammers", "tool"), ("pair of pliers", "tool")]
+    mentions = mentions_in("hammers and a pair of pliers", Lexicon.load(path))
+    assert mentions == [("hammers", "tool"), ("pair of pliers", "tool")]
 
 
 @pytest.mark.parametrize(
