@@ -103,10 +103,10 @@ def rows_by_split(root: Path) -> dict[str, Rows]:
         datasets.disable_progress_bars()
     try:
         if _is_saved(root):
-            loaded = datasets.load_from_disk(str(root))
+            tables = datasets.load_from_disk(str(root))
         else:  # by our list of files: a README in the folder may name addresses
-            loaded = datasets.load_dataset("parquet", data_files=parquet_files(root))
-        splits = loaded if isinstance(loaded, dict) else {str(loaded.split or "train"): loaded}
+            tables = datasets.load_dataset("parquet", data_files=parquet_files(root))
+        splits = tables if isinstance(tables, dict) else {str(tables.split or "train"): tables}
         return {str(split): _rows(table, datasets.Image) for split, table in splits.items()}
     except InputError:
         raise
@@ -129,12 +129,12 @@ def parquet_files(root: Path) -> dict[str, list[str]]:
     by_split: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         shard = re.fullmatch(r"(.+)-\d+-of-\d+", file.stem)
-        below = file.relative_to(root.parent if root.is_file() else root)
-        by_split[shard[1] if shard else split_in(str(below)) or "train"].append(file)
-    for split, parts in by_split.items():
-        if len(folders := sorted({str(file.parent) for file in parts})) > 1:
+        path = file.relative_to(root.parent if root.is_file() else root)
+        by_split[shard[1] if shard else split_in(str(path)) or "train"].append(file)
+    for split, shards in by_split.items():
+        if len(folders := sorted({str(file.parent) for file in shards})) > 1:
             raise InputError(f"{root}: {split} is in {' and '.join(folders[:2])}; give one of them")
-    return {split: list(map(str, parts)) for split, parts in by_split.items()}
+    return {split: list(map(str, shards)) for split, shards in by_split.items()}
 
 
 def _is_saved(root: Path) -> bool:
@@ -148,8 +148,8 @@ def _rows(table: Any, image: Any) -> Rows:
     """
 
     def has_photos(feature: Any) -> bool:
-        kind = feature.get("bytes") if isinstance(feature, dict) else feature
-        return isinstance(kind, image) or getattr(kind, "dtype", "").endswith("binary")
+        content = feature.get("bytes") if isinstance(feature, dict) else feature
+        return isinstance(content, image) or getattr(content, "dtype", "").endswith("binary")
 
     table.data.validate(full=True)  # else offsets of a damaged file end the process
     names = [name for name, feature in table.features.items() if has_photos(feature)]
@@ -157,7 +157,7 @@ def _rows(table: Any, image: Any) -> Rows:
         raise ValueError(f"no column of photos; its columns are {', '.join(table.column_names)}")
     names.sort(key=lambda name: name != "image")
     types = zip(table.data.schema.names, map(str, table.data.schema.types), strict=True)
-    texts = [name for name, kind in types if "string" in kind and "binary" not in kind]
+    texts = [name for name, dtype in types if "string" in dtype and "binary" not in dtype]
     photos = {
         name: table.select_columns([name]).cast_column(name, image(decode=False)) for name in names
     }

@@ -20,11 +20,12 @@ def split_name(name: str) -> str:
 def split_in(name: str) -> str | None:
     """The split named by a word of a file or folder name; None unless exactly one is."""
     words = re.findall(r"[a-z]+", name.lower())
-    found = {ALIASES[word] for word in words if word in ALIASES}
-    return found.pop() if len(found) == 1 else None
+    splits = {ALIASES[word] for word in words if word in ALIASES}
+    return splits.pop() if len(splits) == 1 else None
 
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:
     """The names of splits without repeats: train, val and test first, then others by name."""
-    found = set(splits)
-    return (*(name for name in SPLITS if name in found), *sorted(found.difference(SPLITS)))
+    names = set(splits)
+    usual_names = [name for name in SPLITS if name in names]
+    return (*usual_names, *sorted(names.difference(SPLITS)))

@@ -9,6 +9,7 @@ import pytest
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import CaptionTable, Coco, Joined, reader_for
 from captioning.data.records import Record
+from captioning.data.references import read_references
 from captioning.errors import InputError
 from tests.data.conftest import coco_captions, draw, write
 from tests.data.test_layouts import karpathy
@@ -128,6 +129,56 @@ def test_a_malformed_row_is_named_and_the_others_are_read(
     capsys.readouterr()
     data_set.say_problems(split)
     assert capsys.readouterr().err == f"captioning: left out: malformed rows: {problem.name}\n"
+
+
+def test_a_table_that_cannot_be_read_leaves_the_other_splits(tmp_path: Path) -> None:
+    draw(tmp_path, "train/1.jpg", "train/2.jpg", "valid/1.jpg")
+    write(tmp_path / "my_train.csv", "image,caption\n1.jpg,a dog\n2.jpg,a cat\n")
+    write(tmp_path / "my_valid.csv", "image,caption\n1.jpg,caf\udce9\n")
+    data_set = reader_for(tmp_path).read()
+    assert len(data_set.records("train")) == 2
+    [problem] = data_set.problems
+    assert (problem.kind, problem.split) == ("cannot be read", "val")
+    with pytest.raises(InputError, match=r"my_valid\.csv: not UTF-8 text"):
+        data_set.records("val")
+
+
+def test_what_is_left_out_of_a_split_is_counted_and_named_in_a_line_for_each_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["1.png,a cat,train", "1.png,...,train", "1.png,!,train", "2.png,?,val", "1.png"]
+    data_set = pets(tmp_path / "pets", *rows).read()
+    folder = tmp_path / "pets"
+    capsys.readouterr()
+    data_set.say_problems("train")
+    assert capsys.readouterr().err.splitlines() == [
+        f"captioning: left out: malformed rows: {folder / 'captions.csv'}: line 6: 1 values, where "
+        'the first line has 3; put a caption with commas in double quotes, "so, for example"',
+        f"captioning: left out: captions without words: {folder / '1.png'}, and 1 more",
+    ]
+    assert [(problem.kind, problem.split) for problem in data_set.problems[3:]] == [
+        ("captions without words", "val"),
+        ("images without captions", "val"),
+    ]
+
+
+def test_images_without_names_are_called_by_their_ids(tmp_path: Path) -> None:
+    annotations = coco_captions((7, "a dog"), (8, "a cat"))["annotations"]
+    write(tmp_path / "listed.json", {"images": [{"id": 7}, {"id": 8}], "annotations": annotations})
+    write(tmp_path / "unlisted.json", {"annotations": annotations})
+    for name in ("listed.json", "unlisted.json"):
+        references = read_references(tmp_path / name)
+        assert references.captions == {7: ("a dog",), 8: ("a cat",)}
+        with pytest.raises(InputError, match=r"none of its images is in .* looked for '7'"):
+            reader_for(tmp_path / name).read()
+
+
+def test_boxes_of_one_split_are_read_alone(coco: Path) -> None:
+    for split in ("train", "val"):
+        write(coco / f"annotations/instances_{split}2017.json", instances())
+    splits = Coco(coco, objects="validation").read().splits
+    objects = {split: sum(len(r.objects) for r in records) for split, records in splits.items()}
+    assert objects == {"train": 0, "val": 1}
 
 
 def test_a_text_file_that_is_not_utf_8_is_named_and_the_others_are_read(tmp_path: Path) -> None:
