@@ -126,8 +126,17 @@ class TrainCLI(LightningCLI):
             self.start = load(initial, kernels=False)
         return start_words(self.start, tokenizer, keep_words)
 
+    def _build_module(self, module: type[CaptioningModule], **arguments: Any) -> CaptioningModule:
+        return module(start=self.start, **arguments)
+
+    def _build_data(self, data_module: type[CaptionData], **arguments: Any) -> CaptionData:
+        data = data_module(**arguments)
+        if self.data_set is not None:
+            data.data_set = self.data_set
+        return data
+
     def before_instantiate_classes(self) -> None:
-        """Refuse an unsuitable folder or precision, and pass the start on."""
+        """Refuse an unsuitable folder or precision."""
         options = self.config.trainer
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
@@ -140,14 +149,15 @@ class TrainCLI(LightningCLI):
         if not self.is_trial:
             checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
         self.settings = self._plain_settings()
-        self.config.model.start = self.start
 
     def instantiate_classes(self) -> None:
-        # As Lightning's, which calls a method that jsonargparse has deprecated.
-        self.config_init = self.parser.instantiate(self.config)
+        # Unlike Lightning's, it hands the opened start and the data set on.
+        instantiators: list[Any] = [
+            (self._build_module, CaptioningModule, False),
+            (self._build_data, CaptionData, False),
+        ]
+        self.config_init = self.parser.instantiate(self.config, instantiators=instantiators)
         self.model, self.datamodule = self.config_init.model, self.config_init.data
-        if self.data_set is not None:
-            self.datamodule.data_set = self.data_set
         self.trainer = self.instantiate_trainer()
 
     def _plain_settings(self) -> dict[str, Any]:
@@ -276,6 +286,8 @@ def _fit(cli: TrainCLI, on_start: Callable[[], None]) -> None:
             if trainer.is_global_zero:
                 say(f"{folder}: nothing is left to train: it {reason}")
             return
+        if trainer.is_global_zero and CaptionData.__qualname__ not in content:
+            say(f"WARNING: {resumed}: lacks the order of the photos, which will be another one")
         loggers.resume_board(trainer, content)
         del content  # a second copy of the model
     config = folder / CONFIG

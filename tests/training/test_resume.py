@@ -121,6 +121,20 @@ def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     assert ended.stdout == ""
 
 
+def test_resuming_without_the_order_of_the_photos_is_said(
+    train_into: Train, capsys: Capture
+) -> None:
+    folder = train_into("run", ONE)
+    content = saved(folder)
+    del content["CaptionData"]
+    torch.save(content, folder / "last.ckpt")
+    train_into("run", TWO, "--resume")
+    warning = "last.ckpt: lacks the order of the photos, which will be another one"
+    assert warning in capsys.readouterr().err
+    train_into("run", "--resume")  # its own checkpoint has it again
+    assert "lacks" not in capsys.readouterr().err
+
+
 def test_a_moved_run_resumes_with_its_best_checkpoint(
     train_into: Train, tmp_path: Path, monkeypatch: Patch
 ) -> None:
