@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from captioning.captioner import export, load
 from captioning.captioner.calibration import (
     FEATURES,
+    FEATURES_OF_LISTS,
     Calibration,
     confidence_features,
 )
