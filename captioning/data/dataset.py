@@ -19,7 +19,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
-SIDES = re.compile(r"\b(left|right)", re.IGNORECASE)
+SIDE_WORDS = re.compile(r"\b(left|right)", re.IGNORECASE)
 POOL = 32  # batches in a pool, whose images are sorted by caption length
 
 
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 def mentions_side(record: Record) -> bool:
     """Whether an English caption mentions left or right, which mirroring would make wrong."""
-    return any(SIDES.search(caption) for caption in record.captions)
+    return any(SIDE_WORDS.search(caption) for caption in record.captions)
 
 
 def collate(examples: Sequence[Example]) -> Batch:

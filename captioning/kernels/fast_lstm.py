@@ -24,7 +24,7 @@ from captioning.kernels import plain_losses
 from captioning.kernels.active_rows import ActiveRows, PackedWords
 from captioning.kernels.attention_scores import attention_kernel
 from captioning.kernels.linear import layer, linear
-from captioning.kernels.recurrence import Parts, lstm_cell, recur
+from captioning.kernels.recurrence import RecurrenceInputs, lstm_cell, recur
 from captioning.models.attention import ScoredAttention, masked_softmax
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.losses import cross_entropy
@@ -189,7 +189,7 @@ class FastLSTM(Decoder):
         )
         if plain.scalar_gate:
             beta, beta_bias = plain.beta.weight, plain.beta.bias
-        parts = Parts(
+        parts = RecurrenceInputs(
             word_gates=layer(plain.word_gates, embedded),
             word_queries=linear(embedded, word_query) if plain.query_with_word else None,
             hidden=state["hidden"].to(precision),

@@ -36,7 +36,7 @@ from captioning.kernels.linear import product, transposed_product
 from captioning.models.attention import masked_softmax
 
 
-class Parts(NamedTuple):
+class RecurrenceInputs(NamedTuple):
     """The loop's input tensors. Keys and cell have precisions of their own, the rest share one."""
 
     word_gates: Float[Tensor, "R G"]  # the words' part of the gates, bias included
@@ -53,7 +53,10 @@ class Parts(NamedTuple):
 
 
 def recur(
-    attention: AttentionKernel, rows: PackedWords, mask: Bool[Tensor, "B L"] | None, parts: Parts
+    attention: AttentionKernel,
+    rows: PackedWords,
+    mask: Bool[Tensor, "B L"] | None,
+    parts: RecurrenceInputs,
 ) -> tuple[Float[Tensor, "R H"], Float[Tensor, "R D"], Float[Tensor, "R L"]]:
     """Attend and update the LSTM for all words; returns h, z and alpha of each word."""
     with torch.autocast(parts.hidden.device.type, enabled=False):  # `parts` have their precisions
@@ -88,7 +91,7 @@ class _Recurrence(torch.autograd.Function):
         mask: Tensor | None,
         *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        parts = Parts(*tensors[: len(Parts._fields)])  # type: ignore[arg-type]
+        parts = RecurrenceInputs(*tensors[: len(RecurrenceInputs._fields)])  # type: ignore[arg-type]
         # One product for all three.
         hidden_weight = torch.cat([parts.query, parts.gate, parts.beta])
         sizes = [len(parts.query), len(parts.gate), 1]
@@ -178,12 +181,12 @@ class _Recurrence(torch.autograd.Function):
         hidden = torch.cat([activations.hidden for activations in ctx.activations])
         query, gate, beta = transposed_product(grad_qgb, hidden).split(ctx.sizes)
         grad_values = None
-        if ctx.needs_input_grad[3 + Parts._fields.index("values")]:
+        if ctx.needs_input_grad[3 + RecurrenceInputs._fields.index("values")]:
             # d a_l = sum over words of beta alpha_l d z
             gated_weights = (ctx.weights * ctx.betas).to(grad_sums.dtype)
             image_weights = ctx.rows.by_image(gated_weights)
             grad_values = image_weights.transpose(1, 2) @ ctx.rows.by_image(grad_sums)
-        grad_parts = Parts(
+        grad_parts = RecurrenceInputs(
             word_gates=grad_gates,
             word_queries=grad_queries if ctx.has_word_queries else None,
             hidden=grad_start[0],

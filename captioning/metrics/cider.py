@@ -23,7 +23,7 @@ from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.ngrams import MAX_N, corpus_of, ngram_counts
 from captioning.metrics.scores import Scores, Words
 
-SIGMA = 6.0
+LENGTH_SIGMA = 6.0
 """Width of the Gaussian length penalty, in words."""
 
 
@@ -138,7 +138,7 @@ def cider_scores(
     # The COCO evaluation takes the number of bigrams as the length of a caption.
     lengths = np.maximum(0, corpus.lengths - 1)
     reference_lengths = np.maximum(0, corpus.reference_lengths - 1)
-    penalty = np.exp(-((lengths[images] - reference_lengths) ** 2) / (2 * SIGMA**2))
+    penalty = np.exp(-((lengths[images] - reference_lengths) ** 2) / (2 * LENGTH_SIGMA**2))
     sums = np.bincount(images, similarities * penalty)
     return Scores.of("CIDEr", 10 / MAX_N * sums / np.bincount(images))
 

@@ -22,8 +22,8 @@ OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"
 NUMBERS = {2: "two", 3: "three"}
 NUMBERS_BY_WORD = {word: number for number, word in NUMBERS.items()}
 
-LISTS = ("{all}", "there is {all}", "{number} shapes, {all}")
-RELATIONS = (
+LIST_TEMPLATES = ("{all}", "there is {all}", "{number} shapes, {all}")
+RELATION_TEMPLATES = (
     "{subject} {beside}",
     "{subject} is {beside}",
     "there is {subject} {beside}",
@@ -46,7 +46,7 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     Each is true, no phrase in it fits two objects, and its meaning does not depend on commas. One
     lists the objects; the others state relations, unless the scene has no clear one.
     """
-    lists, relations = rng.permutation(LISTS), rng.permutation(RELATIONS)
+    lists, relations = rng.permutation(LIST_TEMPLATES), rng.permutation(RELATION_TEMPLATES)
     has_relation = any(relation(*pair, CLEAR) for pair in permutations(scene.shapes, 2))
     texts: list[str] = []
     while len(texts) < CAPTIONS_PER_SCENE:
@@ -67,7 +67,7 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
         has_size = has_sizes or counts[shape.colour, shape.kind] > 1
         words = f"{shape.size} {shape.colour}" if has_size else shape.colour
         names[shape] = f"{'an' if words[0] in 'aeiou' else 'a'} {words} {shape.kind}"
-    if sentence in LISTS:
+    if sentence in LIST_TEMPLATES:
         *first_names, last_name = names.values()
         enumeration = f"{', '.join(first_names)} and {last_name}"
         return sentence.format(all=enumeration, number=NUMBERS[len(shapes)])

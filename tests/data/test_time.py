@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from captioning.data.dataset import SIDES
+from captioning.data.dataset import SIDE_WORDS
 from captioning.data.readers import dataset_files, flickr, rows, validation
 from captioning.data.splits import split_in
 from captioning.data.tokenizers import join_words, tokenizer, tokenizer_hint
@@ -35,7 +35,7 @@ MATCHERS: dict[str, Callable[[str], object]] = {
         split_in(text),
     ),
     "phrases": flickr._parse_sentence,
-    "sides": SIDES.search,
+    "sides": SIDE_WORDS.search,
     "masks": RUN_LENGTHS.fullmatch,
     "hosts": AUTHORITY.fullmatch,
     "messages": printable,
