@@ -14,7 +14,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.inspect import stringify_signature
 from sphinx.util.nodes import make_refnode
 
-from .lines import on_the_site
+from .equations import link_to_sources
 
 OUTSIDE = re.compile(r"\[[^\[\]]+\]\((?:\.\./)+(?P<path>[^)#\s]+)(?:#[^)\s]*)?\)")
 """A Markdown link to something above its page's folder."""
@@ -132,7 +132,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
             0,
             MODULES.sub(
                 lambda match: modules_text(match[1]),
-                with_paths(on_the_site(source[0]), Path(app.srcdir).parent),
+                with_paths(link_to_sources(source[0]), Path(app.srcdir).parent),
             ),
         ),
     )
