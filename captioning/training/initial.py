@@ -126,8 +126,9 @@ def _fitted_parameters(
     parameters, start_parameters = captioner.model.state_dict(), start.model.state_dict()
     for name, parameter in parameters.items():
         start_parameter = start_parameters.get(name, parameter)
-        has_rows = len(parameter) == len(captioner.vocabulary) if parameter.dim() else False
-        if parameter.shape != start_parameter.shape and has_rows:
+        counts = [len(tensor) if tensor.dim() else 0 for tensor in (parameter, start_parameter)]
+        has_row_per_word = counts == [len(captioner.vocabulary), len(start.vocabulary)]
+        if has_row_per_word and similar_ids:
             start_parameters[name] = _extended(start_parameter, len(shared_words), similar_ids)
     try:
         fitted_tensors(parameters, start_parameters)

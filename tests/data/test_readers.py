@@ -274,12 +274,17 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
     assert kinds == {"captions without words", "images without captions"}
     assert {"cat", "gull"} <= set(CaptionData(joined, min_count=1).vocabulary.words)
     assert len({record.image_id for record in Joined([first, third]).read().records("train")}) == 2
-    rows = [f"{n}.png,a cat,{split}" for n in (1, 2) for split in ("train", "val")]
+    rows = [f"{n}.png,a cat,{split}" for n in (1, 2) for split in ("train", "val", "test")]
     many = pets(tmp_path / "many", *rows, *rows)
     assert joined.mean_score({"pets/1.png": 4.0, "pets/2.png": 6.0, "birds/1.png": 0.2}) == 1.0
     assert joined.mean_score({"pets/1.png": 4.0, "pets/2.png": 6.0}) == 5.0
-    found = Joined([first, many], balanced=True).read().records("train")
-    assert [record.image_id for record in found] == ["pets/1.png", "many/1.png"]
+    balanced = Joined([first, many], balanced=True).read()
+    train_ids = [record.image_id for record in balanced.records("train")]
+    assert train_ids == ["pets/1.png", "many/1.png"]
+    assert list(balanced.splits) == ["train", "val"]  # what the first data set has
+    nested = Joined([first, pets(tmp_path / "pets/pets", "1.png,a cat,train")])
+    [outer, inner] = nested.readers  # the name of one begins with that of the other
+    assert nested.mean_score({f"{outer}/1.png": 4.0, f"{inner}/1.png": 0.25}) == 1.0
     for wrong in ([], [first, second, first]):
         with pytest.raises(InputError, match="give different data sets"):
             Joined(wrong)

@@ -129,6 +129,8 @@ def test_a_finished_model_is_replaced_by_the_same_command_alone(
     told = capsys.readouterr().err
     assert "epoch 2/2" in told
     assert "epoch 1/2" not in told
+    tuned(folder, model=model, epochs=1)
+    assert "nothing is left to train" in capsys.readouterr().err
     tuned(other, model=model, out=tmp_path / "out", overwrite=True)
     assert "epoch 1/1" in capsys.readouterr().err
 
@@ -196,9 +198,12 @@ def test_the_settings_of_a_training_that_runs_in_the_folder_stay(
     out = tmp_path / "out"
     out.mkdir()
     (out / "finetune.yaml").write_text("of the other training")
-    with only_writer(out), pytest.raises(InputError, match="another process is writing there"):
-        tuned(folder)
-    assert [file.name for file in out.glob("[!.]*")] == ["finetune.yaml"]
+    (out / "features").mkdir()
+    with only_writer(out):
+        for overwrite in (False, True):
+            with pytest.raises(InputError, match="another process is writing there"):
+                tuned(folder, overwrite=overwrite)
+    assert sorted(file.name for file in out.glob("[!.]*")) == ["features", "finetune.yaml"]
     assert (out / "finetune.yaml").read_text() == "of the other training"
 
 

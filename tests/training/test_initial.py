@@ -106,6 +106,16 @@ def test_with_another_tokenizer_all_words_are_new(checkpoint: Path) -> None:
     assert start_words(start, "characters", True) == ()
 
 
+def test_as_many_other_words_start_from_none_of_the_words(checkpoint: Path) -> None:
+    start = load(checkpoint)
+    words = [f"zz{number}" for number in range(len(start.vocabulary.words))]
+    captioner = Captioner.from_config(deepcopy(start.config) | {"vocabulary": words})
+    start_from(start, captioner, "start")
+    weight, start_weight = captioner.model.decoder.output.weight, start.model.decoder.output.weight
+    mean = start_weight[len(SPECIAL) :].mean(dim=0)
+    torch.testing.assert_close(weight[len(SPECIAL) :], mean.expand(len(words), -1))
+
+
 def test_other_words_first_are_refused(checkpoint: Path) -> None:
     captioner = load(checkpoint)
     captioner.vocabulary = type(captioner.vocabulary)(captioner.vocabulary.words[::-1])

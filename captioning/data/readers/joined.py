@@ -46,28 +46,35 @@ class Joined(Reader):
         problems: list[Problem] = []
         for name, reader in self.readers.items():
             limits = {split: len(records) for split, records in splits.items()}
-            part = self._part(name, reader.read(), limits if self.balanced else {})
+            is_limited = self.balanced and bool(parts)  # the first data set has all it has
+            part = self._part(name, reader.read(), limits if is_limited else None)
             for split, records in part.splits.items():
                 splits.setdefault(split, []).extend(records)
             problems += part.problems
             parts[name] = part
         return DataSet(splits, problems, self.root, parts)
 
-    def _part(self, name: str, data_set: DataSet, limits: Mapping[str, int]) -> DataSet:
-        """A data set with the ids and, if limited, as many records of a split as it has here."""
+    def _part(self, name: str, data_set: DataSet, limits: Mapping[str, int] | None) -> DataSet:
+        """Prefix the ids, and take evenly spaced records of each split up to its limit.
+
+        If there are limits, splits without one are left out.
+        """
         splits: dict[str, list[Record]] = {}
         for split in map(split_name, data_set.splits):
             spelling = data_set.find_split(split)
             records = [] if spelling is None else data_set.splits[spelling]
-            limit = limits.get(split, 0)
-            if 0 < limit < len(records):
-                records = [records[n * len(records) // limit] for n in range(limit)]
+            if limits is not None and split not in limits:
+                continue
+            limit = len(records) if limits is None else min(len(records), limits[split])
+            records = [records[n * len(records) // limit] for n in range(limit)]
             splits[split] = [
                 replace(record, image_id=f"{name}/{record.image_id}") for record in records
             ]
         problems = []
         for problem in data_set.problems:
             split_of_problem = None if problem.split is None else split_name(problem.split)
+            if limits is not None and split_of_problem not in (None, *limits):
+                continue
             problems.append(replace(problem, split=split_of_problem))
         return DataSet(splits, problems, data_set.root)
 
@@ -76,11 +83,9 @@ class Joined(Reader):
 
         It ranks models alike whatever scale the scores of a data set have.
         """
-        means = []
-        for name in self.readers:
-            scores_of_set = [
-                score for image, score in scores.items() if str(image).startswith(f"{name}/")
-            ]
-            if scores_of_set:
-                means.append(fmean(scores_of_set))
+        scores_by_set: dict[str, list[float]] = {}
+        for image, score in scores.items():
+            names = [name for name in self.readers if str(image).startswith(f"{name}/")]
+            scores_by_set.setdefault(max(names, key=len), []).append(score)
+        means = [fmean(scores_of_set) for scores_of_set in scores_by_set.values()]
         return prod(means) ** (1 / len(means))

@@ -24,7 +24,7 @@ UNRELATED_CIDER = 0.1
 """CIDEr that captions of other photos reach."""
 
 
-def say_plan(photos: Photos, plan: Plan, keep: str | Path | None) -> None:
+def say_plan(photos: Photos, keep: str | Path | None) -> None:
     """Say how many photos there are, and what a data set of this size can teach."""
     say(
         f"{len(photos.train):,} photos to train on and {len(photos.val):,} to validate, with "
@@ -81,7 +81,9 @@ def say_result(
     if best.share == 1:
         origin = "; the model is kept as it was, which does as well without these photos"
     say(f"CIDEr on the photos to validate: {_cider(before)} before, {_cider(after)} now{origin}")
-    if after.corpus["CIDEr"] < max(UNRELATED_CIDER, before.corpus["CIDEr"]):
+    if len(photos.val) == 1:
+        say("of one photo CIDEr is always 0; give ten photos or more to see what was learnt")
+    elif after.corpus["CIDEr"] < max(UNRELATED_CIDER, before.corpus["CIDEr"]):
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
     save_examples(run / EXAMPLES, photos.val, before=before, after=after)
     if best.share < 1:
@@ -93,7 +95,7 @@ def say_result(
             say(f"  {record.image.name}: {texts}")
     if photos.rehearsal_val:
         records = photos.rehearsal_val
-        before = cider_report(start_captions, records, captioner, tokenizer_name)
+        before = cider_report(start_captions, records, start, tokenizer_name)
         after = cider_report(captions, records, captioner, tokenizer_name)
         say(f"CIDEr on the photos to keep: {_cider(before)} before, {_cider(after)} now")
     elif best.share < 1:

@@ -134,7 +134,8 @@ def read_photos(
     if not checked.ok:
         say(*str(checked).split("\n"))
         if not skip_bad:
-            raise InputError(f"{folder}: has faults; mend them, or leave them out by --skip-bad")
+            source = folder if keep is None else f"{folder} or {keep}"
+            raise InputError(f"{source}: has faults; mend them, or leave them out by --skip-bad")
     user_set, *rehearsal_sets = checked.data_set.parts.values() or [checked.data_set]
     train, val = _good_records(folder, user_set, checked.faulty)
     rehearsal_train: list[Record] = []

@@ -84,14 +84,18 @@ def finetune(
         "digest": photos.digest(),
     }
     continues = _continues(run, call, overwrite)
-    if continues and (run / MODEL).exists() and read_json(run / CALL).get("ended") == plan.epochs:
+    ended = read_json(run / CALL).get("ended", 0) if continues else 0
+    if (run / MODEL).exists() and plan.epochs <= ended:
         say(f"{run}: nothing is left to train; to continue, raise --epochs")
         return run / MODEL
-    say_plan(photos, plan, keep)
+    say_plan(photos, keep)
     start_captions = caption_with_start(start, photos, plan, tokenizer_name, model)
     settings = {"seed_everything": seed}
     settings |= training_settings(start, model, run, plan, photos, words, tokenizer_name)
-    trained = load(_train(run, settings, start, photos, call, continues))
+    checkpoint = _train(
+        run, settings, start, photos, call, continues=continues, overwrite=overwrite
+    )
+    trained = load(checkpoint)
     groups = [photos.val, photos.rehearsal_val]
     shares = SHARES if words.are_known else SHARES[:1]
     best = best_between(start, start_captions, trained, groups, tokenizer_name, shares, str(model))
@@ -143,8 +147,6 @@ def _continues(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
             f"{run}: contains another training (by {', '.join(differences)}); name another folder "
             "by --out, or replace it by --overwrite"
         )
-    if overwrite or earlier.get("stages", call["stages"]) != call["stages"]:
-        shutil.rmtree(run / "features", ignore_errors=True)  # of another encoder
     if overwrite or not has_model:
         return False
     if earlier["digest"] != call["digest"]:
@@ -158,15 +160,21 @@ def _train(
     start: Captioner,
     photos: Photos,
     call: dict[str, Any],
+    *,
     continues: bool,
+    overwrite: bool,
 ) -> Path:
     """Train by these settings, and return the best checkpoint.
 
     The settings are also written to finetune.yaml, for users.
     """
     config, model = run / "finetune.yaml", run / MODEL
-    with only_writer(run), written_whole(config) as temporary:  # not while a training runs there
-        temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    with only_writer(run):  # not while a training runs there
+        earlier = read_json(run / CALL) if (run / CALL).exists() else call
+        if overwrite or earlier["stages"] != call["stages"]:
+            shutil.rmtree(run / "features", ignore_errors=True)  # of another encoder
+        with written_whole(config) as temporary:
+            temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
     def on_start() -> None:
         if model.exists() and not continues:

@@ -1,5 +1,6 @@
 """The configuration of a finetuning's training."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,11 @@ def training_settings(
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
     stages = len(getattr(start.model.encoder, "stages", ()))
     trainable_stages = min(plan.stages, max(stages - 1, 0))  # one must be frozen, for features
-    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trainable_stages}
+    changes = {"weights": None, "trainable_stages": trainable_stages}
+    parameters = signature(type(start.model.encoder)).parameters
+    parts["encoder"]["init_args"] |= {
+        name: value for name, value in changes.items() if name in parameters
+    }
     search = _as_yaml(config["search"])
     if words.longest > search["init_args"].get("max_length", words.longest):
         say(f"captions have up to {words.longest} words; so may the new model's")
