@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from captioning.data.readers import Joined
 from captioning.errors import InputError
 from captioning.models import model
 from captioning.training.train_cli import TrainCLI, plain_messages
@@ -25,6 +27,24 @@ from tests.training.conftest import Patch, Train
 def test_a_wrong_option_is_named(tiny_config: Path, option: str, told: str) -> None:
     with plain_messages(), pytest.raises(InputError, match=told):
         TrainCLI(["--config", str(tiny_config), option])
+
+
+def test_configurations_of_earlier_finetunings_find_their_reader(
+    tiny_config: Path, shapes_data: Path, tmp_path: Path
+) -> None:
+    coco = {
+        "class_path": "captioning.data.readers.coco.Coco",
+        "init_args": {"root": str(shapes_data)},
+    }
+    joined = {
+        "class_path": "captioning.data.readers.reader.Joined",
+        "init_args": {"readers": [coco]},
+    }
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"data": {"reader": joined}}))
+    with plain_messages():
+        cli = TrainCLI(["--config", str(tiny_config), "--config", str(config)])
+    assert type(cli.datamodule.reader) is Joined
 
 
 @pytest.mark.integration

@@ -7,6 +7,7 @@ from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES, PACKED
 from captioning.data.photo_files import TAR, holds_files
+from captioning.data.readers import reader as reader_module
 from captioning.data.readers.coco import Coco, Karpathy
 from captioning.data.readers.data_set import DataSet, Problem
 from captioning.data.readers.flickr import Flickr8k, Flickr30kEntities
@@ -24,6 +25,8 @@ READERS: list[type[Reader]] = [
 
 __all__ = ["READERS", "CaptionTable", "Coco", "DataSet", "Flickr8k", "Flickr30kEntities"]
 __all__ += ["HuggingFace", "Joined", "Karpathy", "Problem", "Reader", "Sidecar", "reader_for"]
+
+setattr(reader_module, Joined.__name__, Joined)  # where configurations of finetune --keep name it
 
 
 def reader_for(
