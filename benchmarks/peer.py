@@ -68,7 +68,7 @@ class PeerDecoder(DecoderLayers):
         )
 
     def step(
-        self, words: Int[Tensor, "C"], prepared: Prepared, state: State
+        self, words: Int[Tensor, " C"], prepared: Prepared, state: State
     ) -> tuple[Float[Tensor, "C V"], Float[Tensor, "C L"], State]:
         """One word further: logits, weights and state."""
         embedding = self.dropout(self.embedding(words))

@@ -62,7 +62,7 @@ class TextbookDecoder(DecoderLayers):
         self,
         annotations: Float[Tensor, "C L D"],
         tokens: Int[Tensor, "C T"],
-        lengths: Int[Tensor, "C"],
+        lengths: Int[Tensor, " C"],
     ) -> tuple[Float[Tensor, "C T V"], Float[Tensor, "C T L"]]:
         """Logits and weights of all words; zero where a caption has ended.
 

@@ -27,7 +27,7 @@ class Example(NamedTuple):
     """One image with its captions."""
 
     image: Tensor  # uint8 pixels (3, S, S), or half-precision features (L, D)
-    captions: list[Int[Tensor, "T"]]  # word ids between BOS and EOS
+    captions: list[Int[Tensor, " T"]]  # word ids between BOS and EOS
     record: Record
 
 
@@ -54,7 +54,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     return Batch(torch.stack(images), pad_captions(captions), [*records])
 
 
-def pad_captions(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T"]:
+def pad_captions(captions: Sequence[Sequence[Int[Tensor, " _"]]]) -> Int[Tensor, "B N T"]:
     """Pad each image's captions to the same number, and all captions to the same length."""
     count = max(map(len, captions))
     empty_caption = torch.empty(0, dtype=torch.long)
@@ -132,7 +132,7 @@ def caption_ids(
     *,
     max_captions: int = 5,
     max_tokens: int = 1000,
-) -> list[Int[Tensor, "T"]]:
+) -> list[Int[Tensor, " T"]]:
     """Encode a record's captions, or a random choice of `max_captions` of them."""
     order = torch.arange(len(record.captions))
     if len(order) > max_captions:

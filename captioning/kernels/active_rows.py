@@ -31,7 +31,7 @@ class ActiveRows(NamedTuple):
 
     span: slice  # of these rows among the rows of all words
     captions: int  # n
-    slots: Int[Tensor, "r"] | None  # in the flat (B, n) captions; None if all are active, in order
+    slots: Int[Tensor, " r"] | None  # in the flat (B, n) captions; None if all are active, in order
     images: int  # B
 
     @property
@@ -57,7 +57,7 @@ class ActiveRows(NamedTuple):
         padded = rows.new_zeros(self.images * self.captions, rows.shape[1])
         return padded.index_copy_(0, self.slots, rows).unflatten(0, (self.images, self.captions))
 
-    def in_rows(self, by_image: Shaped[Tensor, "B n *X"]) -> Shaped[Tensor, "r *X"]:
+    def in_rows(self, by_image: Shaped[Tensor, "B n *X"]) -> Shaped[Tensor, " r *X"]:
         """The inverse of `by_image`."""
         flat = by_image.flatten(0, 1)
         return flat if self.slots is None else flat.index_select(0, self.slots)
@@ -101,7 +101,7 @@ class PackedWords:
         self.tokens = tokens.flatten()[self.word_indices]
 
     @cached_property
-    def real_rows(self) -> Int[Tensor, "r"]:
+    def real_rows(self) -> Int[Tensor, " r"]:
         """The indices of the rows that are not padding."""
         return (self.tokens != PAD).nonzero()[:, 0]
 

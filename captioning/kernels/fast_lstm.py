@@ -160,7 +160,7 @@ class FastLSTM(Decoder):
         return loss, words.scatter(weights)
 
     def _word_gates(
-        self, tokens: Int[Tensor, "r"], words: Float[Tensor, "r m"]
+        self, tokens: Int[Tensor, " r"], words: Float[Tensor, "r m"]
     ) -> Float[Tensor, "r G"]:
         """The words' part of the LSTM's gates; a search computes it once per distinct word.
 

@@ -47,7 +47,7 @@ def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Floa
 
 
 def linear(
-    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, "O"] | None = None
+    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
     """The layer x W^T + b."""
     if onednn_is_faster(x, weight) and not torch.is_autocast_enabled("cpu"):

@@ -17,7 +17,7 @@ from captioning.models.attention import MultiHead
 from captioning.models.decoder import Decoder, Memory, State, Step
 
 
-def sinusoids(positions: Float[Tensor, "T"], width: int) -> Float[Tensor, "T W"]:
+def sinusoids(positions: Float[Tensor, " T"], width: int) -> Float[Tensor, "T W"]:
     """Sine and cosine of each position, in turn, at falling frequencies (section 3.5).
 
     PE(p, 2i) = sin(p / 10000^(2i / W)) and PE(p, 2i + 1) = cos(p / 10000^(2i / W)).

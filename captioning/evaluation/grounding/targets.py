@@ -42,7 +42,7 @@ def score_name(measure: str, source: str) -> str:
     return measure if source == "model" else f"{measure}, {source}"
 
 
-Edges = tuple[Float[np.ndarray, "row_edges"], Float[np.ndarray, "column_edges"]]
+Edges = tuple[Float[np.ndarray, " row_edges"], Float[np.ndarray, " column_edges"]]
 """Edges of the cells of a grid, in pixels of the photo."""
 
 RUN_LENGTHS = re.compile("(?:[P-o]{,5}[0-O])+")
@@ -59,8 +59,8 @@ class Area:
         inside: whether each rectangle between the edges belongs to the region.
     """
 
-    x: Float[np.ndarray, "x_edges"]
-    y: Float[np.ndarray, "y_edges"]
+    x: Float[np.ndarray, " x_edges"]
+    y: Float[np.ndarray, " y_edges"]
     inside: Bool[np.ndarray, "rows columns"]
 
     @classmethod
@@ -96,7 +96,7 @@ class Area:
 
 
 def _overlaps(
-    cells: Float[np.ndarray, "cell_edges"], intervals: Float[np.ndarray, "interval_edges"]
+    cells: Float[np.ndarray, " cell_edges"], intervals: Float[np.ndarray, " interval_edges"]
 ) -> Float[np.ndarray, "cells intervals"]:
     """Compute the share of each cell along an axis that lies in each interval."""
     lengths = np.diff(cells[:, None].clip(intervals[:-1], intervals[1:]), axis=0)
@@ -120,7 +120,7 @@ def cell_edges(crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (
 
 def _axis_edges(
     cells: int, *, start: float, extent: float, offset: float
-) -> Float[np.ndarray, "edges"]:
+) -> Float[np.ndarray, " edges"]:
     inner = (np.arange(1, cells) + offset).clip(0, cells)
     return start + extent * np.array([0, *inner, cells]) / cells
 
