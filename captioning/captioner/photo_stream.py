@@ -85,7 +85,7 @@ def photo_view(
         source = preprocessing.photo_source(photo, str(name))
         if isinstance(source, View):
             return PhotoView(number, source, source)
-        decoded_photo = preprocessing.decode(source)
+        decoded_photo = preprocessing.decode(source, photo_side or 0)
         view = preprocessing(decoded_photo)
     except InputError as error:
         path = name if isinstance(name, Path) else str(name)

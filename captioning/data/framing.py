@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from PIL.Image import Image, Resampling, new
 
@@ -36,33 +36,77 @@ def crop_box(size: tuple[int, int], fit: Fit) -> Box:
     return (width - side) / 2, (height - side) / 2, side, side
 
 
+class VisiblePart(NamedTuple):
+    """Where a photo lies in a square that may reach beyond it, along one axis.
+
+    Attributes:
+        start: where the visible part of the photo begins, in pixels of the photo.
+        end: where it ends.
+        length: its pixels in the square.
+        bar: pixels of the square before it.
+        square_start: where the square begins, in pixels of the photo.
+        square_extent: length of the square, in pixels of the photo.
+    """
+
+    start: float
+    end: float
+    length: int
+    bar: int
+    square_start: float
+    square_extent: float
+
+
+def visible_part(start: float, extent: float, photo_length: int, side: int) -> VisiblePart:
+    """Return the part of a crop that lies in the photo, along one axis.
+
+    Args:
+        start: where the crop begins, in pixels of the photo.
+        extent: length of the crop, in pixels of the photo.
+        photo_length: width or height of the photo.
+        side: of the square, in its pixels.
+    """
+    visible_start = max(start, 0.0)
+    visible_end = min(start + extent, float(photo_length))
+    if (visible_start, visible_end) == (start, start + extent):
+        return VisiblePart(start, start + extent, side, 0, start, extent)
+    visible_extent = visible_end - visible_start
+    length = max(1, round(side * visible_extent / extent))
+    bar = min(round(side * (visible_start - start) / extent), side - length)
+    scale = visible_extent / length
+    square_start = visible_start - bar * scale
+    return VisiblePart(visible_start, visible_end, length, bar, square_start, side * scale)
+
+
 def square(photo: DecodedPhoto, crop: Box, side: int) -> tuple[Image, Box]:
     """A part of a photo as a square of `side` pixels, with bars where it lies outside.
 
     Returns:
         The square and its exact box, in which bars take whole pixels of the square.
     """
-    image, size = photo
-    axes = []  # the columns, then the rows
-    for start, extent, length in zip(crop[:2], crop[2:], size, strict=True):
-        first, last = max(start, 0.0), min(start + extent, float(length))
-        visible, bar, covered = side, 0, (start, extent)
-        if (first, last) != (start, start + extent):
-            visible = max(1, round(side * (last - first) / extent))
-            bar = min(round(side * (first - start) / extent), side - visible)
-            scale = (last - first) / visible
-            covered = first - bar * scale, side * scale
-        axes.append((first, last, visible, bar, covered))
-    (x0, x1, across, x_bar, (left, width)), (y0, y1, down, y_bar, (top, height)) = axes
-    # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
-    reduction = round(size[0] / image.width)
-    box = x0 / reduction, y0 / reduction, x1 / reduction, y1 / reduction
-    resized = image.resize((across, down), Resampling.BILINEAR, box, reducing_gap=3.0)
-    if (across, down) != (side, side):
+    left, top, width, height = crop
+    columns = visible_part(left, width, photo.size[0], side)
+    rows = visible_part(top, height, photo.size[1], side)
+    image, (x_scale, y_scale) = photo.image, photo.scales
+    visible_box = (
+        columns.start / x_scale,
+        rows.start / y_scale,
+        min(columns.end / x_scale, image.width),
+        min(rows.end / y_scale, image.height),
+    )
+    pixels = image.resize(
+        (columns.length, rows.length), Resampling.BILINEAR, visible_box, reducing_gap=3.0
+    )
+    if pixels.size != (side, side):
         padded = new("RGB", (side, side), GREY)
-        padded.paste(resized, (x_bar, y_bar))
-        resized = padded
-    return resized, (left, top, width, height)
+        padded.paste(pixels, (columns.bar, rows.bar))
+        pixels = padded
+    square_box = (
+        columns.square_start,
+        rows.square_start,
+        columns.square_extent,
+        rows.square_extent,
+    )
+    return pixels, square_box
 
 
 def decoded_photo(photo: Image | DecodedPhoto) -> DecodedPhoto:

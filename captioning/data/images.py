@@ -2,6 +2,7 @@
 
 import codecs
 import glob
+import math
 import os
 import sys
 import zlib
@@ -93,6 +94,16 @@ class DecodedPhoto(NamedTuple):
 
     image: Image.Image  # in RGB, upright
     size: tuple[int, int]  # width and height of the upright photo, in pixels of the file
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """Pixels of the file per pixel of the image, along its width and its height."""
+        reduction = round(self.size[0] / self.image.width)
+        # The last pixels of a JPEG that was decoded at 1/2, 1/4 or 1/8 may reach beyond the photo.
+        reduced_size = tuple(math.ceil(side / reduction) for side in self.size)
+        if self.image.size == reduced_size:
+            return float(reduction), float(reduction)
+        return self.size[0] / self.image.width, self.size[1] / self.image.height
 
 
 def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:

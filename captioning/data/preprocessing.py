@@ -157,8 +157,14 @@ class Preprocessing(Configurable):
         view = self._view(decoded, (left, top, width, height))
         return view.mirrored() if flip and mirror < 0.5 else view
 
-    def decode(self, photo: str | Path | Upload | Image | DecodedPhoto) -> DecodedPhoto:
+    def decode(
+        self, photo: str | Path | Upload | Image | DecodedPhoto, min_side: int = 0
+    ) -> DecodedPhoto:
         """Decode a photo, a large JPEG at reduced size.
+
+        Args:
+            photo: the photo.
+            min_side: the least width and height in pixels, if more than the model needs.
 
         Raises:
             InputError: the photo cannot be read.
@@ -167,7 +173,7 @@ class Preprocessing(Configurable):
             return photo
         if isinstance(photo, Image):
             return DecodedPhoto(photo, photo.size)
-        return read_photo(photo, decoded_side(self.size), self.max_pixels)
+        return read_photo(photo, max(decoded_side(self.size), min_side), self.max_pixels)
 
     def _view(self, photo: DecodedPhoto, crop: Box) -> View:
         """A part of a photo, with bars where it lies outside."""

@@ -12,6 +12,8 @@ from PIL import Image
 
 from captioning.captioner import Caption, Captioner
 from captioning.captioner.photo_stream import AHEAD
+from captioning.data.framing import decoded_photo, scaled_down
+from captioning.data.images import DecodedPhoto, read_image
 from captioning.errors import InputError, PhotoError
 from captioning.search import BeamSearch, Sampling
 from captioning.threads import WAITING
@@ -128,3 +130,17 @@ def test_photos_that_are_kept_are_drawn_as_their_files_are(
     photo.unlink()
     kept.save(tmp_path / "kept.gif")
     assert (tmp_path / "kept.gif").read_bytes() == (tmp_path / "file.gif").read_bytes()
+
+
+def test_photos_that_are_kept_are_as_sharp_as_their_files(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    assert captioner.preprocessing.size < 100  # the model itself needs few pixels
+    stripes = np.zeros((1500, 2000), dtype=np.uint8)
+    stripes[:, np.arange(2000) % 20 < 10] = 255
+    Image.fromarray(stripes).convert("RGB").save(tmp_path / "photo.jpg", quality=95)
+    [kept] = captioner.stream([tmp_path / "photo.jpg"], photo_side=LONG_SIDE)
+    assert isinstance(kept.photo, DecodedPhoto)
+    whole = scaled_down(decoded_photo(read_image(tmp_path / "photo.jpg")), LONG_SIDE).image
+    difference = np.asarray(kept.photo.image, np.float32) - np.asarray(whole, np.float32)
+    assert abs(difference).mean() < 2

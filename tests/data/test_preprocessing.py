@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from starlette.datastructures import UploadFile
 
+from captioning.data.framing import Fit, decoded_photo, scaled_down
 from captioning.data.images import read_image, read_photo
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.errors import InputError
@@ -161,6 +162,14 @@ def test_a_reduced_jpeg_gives_the_view_of_the_whole_photo(tmp_path: Path) -> Non
     view = Preprocessing(64)(tmp_path / "large.jpg")
     assert (view.crop, view.size) == (whole.crop, whole.size)
     assert not view.pixels.equal(whole.pixels)
+    assert (view.pixels.float() - whole.pixels.float()).abs().mean() < 1
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
+def test_a_photo_of_any_scale_gives_the_view_of_the_whole_photo(fit: Fit) -> None:
+    photo = decoded_photo(natural(1000, 700))
+    whole, view = Preprocessing(64, fit)(photo), Preprocessing(64, fit)(scaled_down(photo, 480))
+    assert (view.crop, view.size) == (whole.crop, whole.size)
     assert (view.pixels.float() - whole.pixels.float()).abs().mean() < 1
 
 
