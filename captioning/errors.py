@@ -117,7 +117,7 @@ def is_memory_full(error: BaseException) -> bool:
     return is_torch_error or isinstance(error, MemoryError)  # without importing torch
 
 
-def removed(message: object) -> str | None:
+def removal_message(message: object) -> str | None:
     """The message to print instead of an error about a removed name; None for other errors."""
     for name, line in REMOVED.items():
         if re.search(rf"(?<![\w-]){name}(?![\w-])", str(message)):

@@ -48,7 +48,7 @@ class ProgressBar(tqdm):
         total: number of units, if known.
         initial: number of units done before; they do not count for the rate.
         leave: keep the bar on the terminal at the end.
-        shown: false for no output.
+        visible: whether to print anything.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class ProgressBar(tqdm):
         *,
         initial: int = 0,
         leave: bool = False,
-        shown: bool = True,
+        visible: bool = True,
     ) -> None:
-        self.is_moving = shown and sys.stderr is not None and sys.stderr.isatty()
+        self.is_moving = visible and sys.stderr is not None and sys.stderr.isatty()
         line_options: dict[str, Any] = {
             "delay": INTERVAL,
             "mininterval": INTERVAL,
@@ -76,17 +76,17 @@ class ProgressBar(tqdm):
             total=total,
             initial=initial,
             leave=leave and self.is_moving,
-            disable=not (shown and is_first_process() and sys.stderr is not None),
+            disable=not (visible and is_first_process() and sys.stderr is not None),
             **{} if self.is_moving else line_options,
         )
 
 
 @contextmanager
-def stage(name: str, shown: bool = True) -> Iterator[None]:
+def stage(name: str, visible: bool = True) -> Iterator[None]:
     """Print a line if the block takes long, a stage of work of unknown length."""
     timer = threading.Timer(INTERVAL, say, [f"{printable(name)}: still in progress"])
     timer.daemon = True
-    if shown and is_first_process():
+    if visible and is_first_process():
         timer.start()
     try:
         yield

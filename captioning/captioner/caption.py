@@ -83,8 +83,10 @@ class Caption:
     joints: Mapping[str, str] = field(default_factory=lambda: ENGLISH_JOINTS, compare=False)
     photo: str | Path | Upload | Image | DecodedPhoto | None = field(default=None, compare=False)
     others: tuple["Caption", ...] = field(default=(), compare=False)
-    _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(default=None, compare=False)
-    _measure: Callable[[], tuple[float, float]] | None = field(default=None, compare=False)
+    _compute_map: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
+        default=None, compare=False
+    )
+    _measure_offset: Callable[[], tuple[float, float]] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """One line, with the confidence if there is one."""
@@ -95,7 +97,7 @@ class Caption:
         shown = tuple(name for name in self.shown_maps if name in self.maps) or tuple(self.maps)
         photo = self.photo if isinstance(self.photo, str | Path) else None
         state = self.__dict__ | {"photo": photo, "shown_maps": shown, "offset": self.offset}
-        return state | {"_compute": None, "_measure": None}
+        return state | {"_compute_map": None, "_measure_offset": None}
 
     @cached_property
     def offset(self) -> tuple[float, float]:
@@ -103,7 +105,7 @@ class Caption:
 
         Pictures and pages move maps by it. An encoder whose file has none is measured once.
         """
-        return (0.0, 0.0) if self._measure is None else self._measure()
+        return (0.0, 0.0) if self._measure_offset is None else self._measure_offset()
 
     @property
     def text(self) -> str:
@@ -134,9 +136,9 @@ class Caption:
         """Return `map` as a NumPy array."""
         name = name or self.shown_maps[0]
         if name not in self.maps:
-            if self._compute is None:
+            if self._compute_map is None:
                 raise InputError(f"the caption has no map {name!r}; it has {', '.join(self.maps)}")
-            self.maps[name] = self._compute(name).numpy()
+            self.maps[name] = self._compute_map(name).numpy()
         return self.maps[name]
 
     def figure(self, map_name: str | None = None, photo: Image | None = None) -> "Figure":
@@ -151,7 +153,7 @@ class Caption:
         """
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
-        upright_photo, maps = self._upright(photo), self.array(map_name)
+        upright_photo, maps = self._upright_photo(photo), self.array(map_name)
         return draw(upright_photo, self.words, self.probabilities, maps, self.crop, self.offset)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
@@ -172,11 +174,13 @@ class Caption:
             if suffix == ".png":
                 self.figure(photo=photo).savefig(temporary)
             elif suffix == ".gif":
-                from captioning.viewing.overlay import LAST_TIME, WORD_TIME, frames
+                from captioning.viewing.overlay import LAST_TIME, WORD_TIME, gif_frames
 
                 spaced = pieces(self.words, self.tokenizer, self.joints)
-                upright_photo = self._upright(photo)
-                first, *others = frames(upright_photo, spaced, self.array(), self.crop, self.offset)
+                upright_photo = self._upright_photo(photo)
+                first, *others = gif_frames(
+                    upright_photo, spaced, self.array(), self.crop, self.offset
+                )
                 times = [*[WORD_TIME] * len(others), LAST_TIME]
                 first.save(
                     temporary, "GIF", save_all=True, append_images=others, loop=0, duration=times
@@ -184,19 +188,19 @@ class Caption:
             else:
                 from captioning.viewing.viewer import viewer_html
 
-                page = viewer_html(self._upright(photo), [self.view()])
+                page = viewer_html(self._upright_photo(photo), [self.view()])
                 temporary.write_text(page, "ascii", newline="")
 
     def _repr_html_(self) -> str | None:
         """The interactive view, which notebooks show; None if the photo is unknown or changed."""
-        from captioning.viewing.viewer import frame
+        from captioning.viewing.viewer import iframe
 
         try:
-            return frame(self._upright(), [self.view()])
+            return iframe(self._upright_photo(), [self.view()])
         except InputError:
             return None
 
-    def _upright(self, photo: Image | None = None) -> DecodedPhoto:
+    def _upright_photo(self, photo: Image | None = None) -> DecodedPhoto:
         """Read the photo, by default the one that was captioned.
 
         Raises:
@@ -250,6 +254,6 @@ class Captions(list[Caption]):
         page = ""
         for caption in self[:PHOTOS_SHOWN]:
             with suppress(InputError):  # its photo is unknown or has changed
-                page += f'<img src="{jpeg(caption._upright().image, THUMBNAIL)}" alt="">'
+                page += f'<img src="{jpeg(caption._upright_photo().image, THUMBNAIL)}" alt="">'
             page += f"<p>{escape(caption.text)}</p>"
         return page + f"<p>{len(self) - PHOTOS_SHOWN:,} more</p>" * (len(self) > PHOTOS_SHOWN)

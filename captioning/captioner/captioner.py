@@ -18,7 +18,12 @@ from captioning.captioner.calibration import Calibration
 from captioning.captioner.caption import Caption, Captions
 from captioning.captioner.configuration import build_parts, captioner_config
 from captioning.captioner.description import caption_batch
-from captioning.captioner.photo_stream import BATCH_SIZE, PhotoView, photo_batches, photo_view
+from captioning.captioner.photo_stream import (
+    BATCH_SIZE,
+    StreamedPhoto,
+    photo_batches,
+    read_streamed_photo,
+)
 from captioning.captioner.user_words import constrained_search, text_tokens
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
 from captioning.data.vocabulary import BOS, Vocabulary
@@ -211,13 +216,13 @@ class Captioner:
             InputError: the model's numbers overflow, or it has no such map.
         """
         search = search or self.search
-        names = known_maps(maps, self.model)
+        map_names = known_maps(maps, self.model)
 
         work = partial(
             caption_batch,
             self,
             search=search,
-            maps=names,
+            map_names=map_names,
             runners_up=runners_up,
             most=most,
             tokens=tokens,
@@ -229,7 +234,7 @@ class Captioner:
     def batches(
         self,
         photos: Photo | Iterable[Photo],
-        work: Callable[[Sequence[PhotoView | PhotoError]], Result],
+        work: Callable[[Sequence[StreamedPhoto | PhotoError]], Result],
         batch_size: int = BATCH_SIZE,
         in_turn: bool = False,
     ) -> Iterator[Result]:
@@ -261,10 +266,12 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        names = known_maps(maps, self.model)
-        [view] = raise_errors([photo_view(self.preprocessing, (0, photo))])
-        tokens = [text_tokens(self, view, text)]
-        [caption] = caption_batch(self, [view], self.search, names, runners_up, tokens=tokens)
+        map_names = known_maps(maps, self.model)
+        [streamed_photo] = raise_errors([read_streamed_photo(self.preprocessing, (0, photo))])
+        tokens = [text_tokens(self, streamed_photo, text)]
+        [caption] = caption_batch(
+            self, [streamed_photo], self.search, map_names, runners_up, tokens=tokens
+        )
         assert isinstance(caption, Caption)
         return caption
 
@@ -306,12 +313,21 @@ class Captioner:
             return self.network.adapter(annotations)
 
     def remember_adapted(self, adapted: Float[Tensor, "B L A"]) -> Memory:
-        """Compute what the decoder needs once per image, from the result of `adapt`."""
+        """Compute what the decoder needs once per image (`Decoder.remember`).
+
+        Args:
+            adapted: the result of `adapt`.
+        """
         with self._precision():
             return self.network.decoder.remember(adapted)
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
-        """Compute what the decoder needs once per image."""
+        """Adapt annotation vectors, then compute what the decoder needs once per image.
+
+        Args:
+            annotations: the result of `encode`, unlike those of `Decoder.remember`, which are
+                adapted.
+        """
         return self.remember_adapted(self.adapt(annotations))
 
     def find_captions(

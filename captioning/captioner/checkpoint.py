@@ -17,7 +17,7 @@ from captioning.captioner.calibration import removed_features
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS
-from captioning.errors import InputError, is_memory_full, printable, removed, shown
+from captioning.errors import InputError, is_memory_full, printable, removal_message, shown
 from captioning.files import opened, read_json
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT_MODEL, FOLDER, path_of
@@ -89,7 +89,7 @@ def _one_line(path: Path) -> Iterator[None]:
         if is_memory_full(error):
             raise
         summary = " ".join(str(error).split())[:200]
-        line = removed(error) or f"a damaged or outdated checkpoint ({summary})"
+        line = removal_message(error) or f"a damaged or outdated checkpoint ({summary})"
         raise InputError(f"{path}: {line}") from None
 
 

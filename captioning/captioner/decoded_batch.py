@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.captioner.photo_stream import PhotoView
+from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.vocabulary import BOS, PAD
 from captioning.device import on_device
 from captioning.errors import InputError
@@ -43,13 +43,13 @@ class EncodedBatch:
         self,
         captioner: "Captioner",
         tokens: Int[Tensor, "B N T"],
-        weights: Float[Tensor, "B N T L"] | None = None,
+        attention: Float[Tensor, "B N T L"] | None = None,
     ) -> CaptionedBatch:
-        """Return the images with captions, for maps; `weights` is their attention, if computed."""
+        """Return the images with captions, for maps; `attention` if it was computed."""
         tokens = F.pad(tokens, (1, 0), value=BOS)
         adapted = self.adapted.to(self.annotations.dtype)
         return CaptionedBatch(
-            captioner.model, self.images, self.annotations, tokens, adapted, weights
+            captioner.model, self.images, self.annotations, tokens, adapted, attention
         )
 
 
@@ -68,16 +68,16 @@ class DecodedBatch(EncodedBatch):
     logits: Float[Tensor, "B N T V"] | None
 
 
-def encode_batch(captioner: "Captioner", views: Sequence[PhotoView]) -> EncodedBatch:
+def encode_batch(captioner: "Captioner", photos: Sequence[StreamedPhoto]) -> EncodedBatch:
     """Encode photos, on the captioner's device."""
-    images = on_device([view.view.pixels for view in views], captioner.device)
+    images = on_device([photo.view.pixels for photo in photos], captioner.device)
     annotations = captioner.encode(images)
     return EncodedBatch(images, annotations, captioner.adapt(annotations))
 
 
 def decode_batch(
     captioner: "Captioner",
-    views: Sequence[PhotoView],
+    photos: Sequence[StreamedPhoto],
     search: Search | None = None,
     tokens: Int[Tensor, "B N T"] | None = None,
     logits: bool = False,
@@ -87,7 +87,7 @@ def decode_batch(
 
     Args:
         captioner: the model.
-        views: the photos.
+        photos: the photos.
         search: how words are chosen; defaults to the captioner's search.
         tokens: captions to read instead of searching for some, up to EOS and then PAD.
         logits: whether to return logits, which takes one more pass over captions that were found.
@@ -97,11 +97,11 @@ def decode_batch(
         InputError: the model's numbers overflow.
     """
     search = search or captioner.search
-    encoded = encode_batch(captioner, views)
+    encoded = encode_batch(captioner, photos)
     memory = captioner.remember_adapted(encoded.adapted)
     all_logits: Tensor | None = None
     if tokens is None:
-        search = search.for_images(view.view.pixels.numpy().tobytes() for view in views)
+        search = search.for_images(photo.view.pixels.numpy().tobytes() for photo in photos)
         captions = captioner.find_captions(memory, search)
     else:
         tokens = tokens.to(captioner.device)

@@ -21,7 +21,7 @@ from captioning.captioner.decoded_batch import (
     encode_batch,
     token_log_probs,
 )
-from captioning.captioner.photo_stream import PhotoView
+from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.preprocessing import View
 from captioning.data.vocabulary import EOS, PAD
 from captioning.errors import PhotoError
@@ -53,9 +53,9 @@ class Chances:
 @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
 def caption_batch(
     captioner: "Captioner",
-    photos: Sequence[PhotoView | PhotoError],
+    photos: Sequence[StreamedPhoto | PhotoError],
     search: Search,
-    maps: Sequence[str] = (),
+    map_names: Sequence[str] = (),
     runners_up: int = 0,
     most: int | None = 1,
     tokens: Sequence[Sequence[int]] | None = None,
@@ -66,30 +66,30 @@ def caption_batch(
         captioner: the model.
         photos: what the model sees of each photo, or why it cannot be read.
         search: how words are chosen.
-        maps: names of the maps to compute, and to show.
+        map_names: the maps to compute, and to show.
         runners_up: number of alternatives to each word.
         most: the most captions per photo; None for all that the search finds.
         tokens: a caption for each photo of the stream as word ids, which is read and not searched.
     """
-    views = [photo for photo in photos if isinstance(photo, PhotoView)]
-    if not views:
+    streamed_photos = [photo for photo in photos if isinstance(photo, StreamedPhoto)]
+    if not streamed_photos:
         return [photo for photo in photos if isinstance(photo, PhotoError)]
     needs_logits = captioner.calibration is not None or runners_up > 0
     reference_tokens = None
     if tokens is not None:
-        ids = [torch.tensor(tokens[view.number]) for view in views]
+        ids = [torch.tensor(tokens[photo.number]) for photo in streamed_photos]
         reference_tokens = pad_sequence(ids, batch_first=True, padding_value=PAD)[:, None]
-    batch = decode_batch(captioner, views, search, reference_tokens, needs_logits, most)
+    batch = decode_batch(captioner, streamed_photos, search, reference_tokens, needs_logits, most)
     has_confidence = tokens is None and captioner.has_confidence(search)
-    captions = describe(captioner, views, batch, maps, runners_up, has_confidence)
+    captions = describe(captioner, streamed_photos, batch, map_names, runners_up, has_confidence)
     return [photo if isinstance(photo, PhotoError) else next(captions) for photo in photos]
 
 
 def describe(
     captioner: "Captioner",
-    views: Sequence[PhotoView],
+    photos: Sequence[StreamedPhoto],
     batch: DecodedBatch,
-    maps: Sequence[str] = (),
+    map_names: Sequence[str] = (),
     runners_up: int = 0,
     has_confidence: bool = False,
 ) -> Iterator[Caption]:
@@ -97,9 +97,9 @@ def describe(
 
     Args:
         captioner: the model.
-        views: the photos.
+        photos: the photos.
         batch: their captions, with logits if the model is calibrated or `runners_up` is not 0.
-        maps: names of the maps to compute, and to show.
+        map_names: the maps to compute, and to show.
         runners_up: number of alternatives to each word.
         has_confidence: whether the calibration holds for the search that found the captions.
     """
@@ -109,17 +109,17 @@ def describe(
     computed_maps = {
         ATTENTION: attention.unflatten(3, captioner.model.encoder.grid(side, side)).cpu()
     }
-    if set(maps) - {ATTENTION}:
+    if set(map_names) - {ATTENTION}:
         captioned = batch.captioned(captioner, batch.captions.tokens, attention)
-        for name in maps:
+        for name in map_names:
             if name != ATTENTION:
                 computed_maps[name] = word_maps(name, captioned).float().cpu()
     scores = batch.captions.scores.cpu()
-    shown_maps = tuple(maps) or (captioner.default_map,)
-    for image, view in enumerate(views):
+    shown_maps = tuple(map_names) or (captioner.default_map,)
+    for image, photo in enumerate(photos):
         count = max(int((~scores[image].isneginf()).sum()), 1)  # some beams cannot be
         captions = [
-            _caption(captioner, view, batch, chances, computed_maps, shown_maps, image, rank)
+            _caption(captioner, photo, batch, chances, computed_maps, shown_maps, image, rank)
             for rank in range(count)
         ]
         yield replace(captions[0], others=tuple(captions[1:]))
@@ -148,7 +148,7 @@ def calibrated_chances(
 
 def _caption(
     captioner: "Captioner",
-    photo_view: PhotoView,
+    photo: StreamedPhoto,
     batch: DecodedBatch,
     chances: Chances,
     maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
@@ -157,7 +157,7 @@ def _caption(
     rank: int,
 ) -> Caption:
     """Build one caption of one image of the batch, by its rank among the image's captions."""
-    view, tokens = photo_view.view, batch.captions.tokens[image, rank].cpu()
+    view, tokens = photo.view, batch.captions.tokens[image, rank].cpu()
     words = captioner.vocabulary.spelt(tokens.tolist())
     length = len(words)
     probabilities = tuple(chances.tokens[image, rank, :length].tolist())
@@ -183,9 +183,9 @@ def _caption(
         joints=captioner.vocabulary.joints,
         confidence=confidence,
         runners_up=_runners_up(captioner, chances, image, rank, length),
-        photo=None if isinstance(photo_view.photo, View) else photo_view.photo,
-        _compute=partial(_map, captioner, photo_view, tokens, length),
-        _measure=partial(captioner.model.encoder.cell_offset, captioner.preprocessing.size),
+        photo=None if isinstance(photo.photo, View) else photo.photo,
+        _compute_map=partial(_map, captioner, photo, tokens, length),
+        _measure_offset=partial(captioner.model.encoder.cell_offset, captioner.preprocessing.size),
     )
 
 
@@ -211,9 +211,9 @@ def _runners_up(
 
 @torch.no_grad()
 def _map(
-    captioner: "Captioner", view: PhotoView, tokens: Int[Tensor, " T"], length: int, name: str
+    captioner: "Captioner", photo: StreamedPhoto, tokens: Int[Tensor, " T"], length: int, name: str
 ) -> Float[Tensor, "_ rows columns"]:
     """Compute a map of one caption's words, which was not computed with its batch."""
-    batch = encode_batch(captioner, [view])
+    batch = encode_batch(captioner, [photo])
     captioned = batch.captioned(captioner, tokens.to(captioner.device)[None, None])
     return word_maps(name, captioned)[0, 0, :length].float().cpu()

@@ -24,7 +24,7 @@ AHEAD = 2
 """Batches whose photos are read ahead."""
 
 
-class PhotoView(NamedTuple):
+class StreamedPhoto(NamedTuple):
     """A photo of a stream.
 
     Attributes:
@@ -41,7 +41,7 @@ class PhotoView(NamedTuple):
 
 def photo_batches(
     photos: Photo | Iterable[Photo],
-    work: Callable[[Sequence[PhotoView | PhotoError]], Result],
+    work: Callable[[Sequence[StreamedPhoto | PhotoError]], Result],
     preprocessing: Preprocessing,
     device: torch.device,
     batch_size: int = BATCH_SIZE,
@@ -64,16 +64,16 @@ def photo_batches(
         rounds = math.ceil(len(sequence) / (batch_size * threads))
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
         size = min(batch_size, max(MIN_BATCH, equal_size))
-    read = partial(photo_view, preprocessing, photo_side=photo_side)
-    views = read_ahead(read, enumerate(sequence), AHEAD * size)
-    yield from in_threads(work, batched(views, size), device, in_turn=in_turn)
+    read = partial(read_streamed_photo, preprocessing, photo_side=photo_side)
+    streamed_photos = read_ahead(read, enumerate(sequence), AHEAD * size)
+    yield from in_threads(work, batched(streamed_photos, size), device, in_turn=in_turn)
 
 
-def photo_view(
+def read_streamed_photo(
     preprocessing: Preprocessing,
     numbered_photo: tuple[int, Photo],
     photo_side: int | None = None,
-) -> PhotoView | PhotoError:
+) -> StreamedPhoto | PhotoError:
     """Read a photo, with its place in a stream, or return why it cannot be read.
 
     With `photo_side`, the decoded photo is kept with so many pixels on its longer side.
@@ -84,12 +84,12 @@ def photo_view(
     try:
         source = preprocessing.photo_source(photo, str(name))
         if isinstance(source, View):
-            return PhotoView(number, source, source)
+            return StreamedPhoto(number, source, source)
         decoded_photo = preprocessing.decode(source, photo_side or 0)
         view = preprocessing(decoded_photo)
     except InputError as error:
         path = name if isinstance(name, Path) else str(name)
         return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
     if photo_side is not None:
-        return PhotoView(number, scaled_down(decoded_photo, photo_side), view)
-    return PhotoView(number, source, view)
+        return StreamedPhoto(number, scaled_down(decoded_photo, photo_side), view)
+    return StreamedPhoto(number, source, view)

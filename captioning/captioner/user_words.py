@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from captioning.captioner.decoded_batch import encode_batch
-from captioning.captioner.photo_stream import PhotoView
+from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.vocabulary import UNK, Vocabulary
+from captioning.device import on_device
 from captioning.search import ConstrainedBeamSearch, Search
 from captioning.search.search import find_substitutes
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from captioning.captioner.captioner import Captioner
 
 
-def text_tokens(captioner: "Captioner", view: PhotoView, text: str) -> list[int]:
+def text_tokens(captioner: "Captioner", photo: StreamedPhoto, text: str) -> list[int]:
     """Return the tokens of a caption of a photo, up to EOS.
 
     Raises:
@@ -22,7 +22,8 @@ def text_tokens(captioner: "Captioner", view: PhotoView, text: str) -> list[int]
     ids = captioner.vocabulary.encode(text)[1:]
     substitutes: list[tuple[str, ...]] = []
     if UNK in ids:
-        memory = captioner.model.remember(encode_batch(captioner, [view]).annotations)
+        image = on_device([photo.view.pixels], captioner.device)
+        memory = captioner.model.remember(captioner.encode(image))
         words_by_place = find_substitutes(captioner.model.decoder, memory, ids, k=2)
         substitutes = [captioner.vocabulary.spelt(words) for words in words_by_place]
     captioner.vocabulary.known_words(text, substitutes)

@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from captioning import __version__
 from captioning.configurable import import_modules
-from captioning.errors import InputError, is_memory_full, printable, removed
+from captioning.errors import InputError, is_memory_full, printable, removal_message
 
 COMMANDS = {
     "demo": "captioning.commands.serve:demo",
@@ -102,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = ""
     try:
         words = import_modules(words)
-        LINES.printed.clear()
-        logging.getLogger("captioning").addHandler(LINES)  # once, however often
+        LINE_HANDLER.printed.clear()
+        logging.getLogger("captioning").addHandler(LINE_HANDLER)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
         name = words[0] if words else ""
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except CycloptsError as error:
-        return _failed(removed(f"{name}: {error}") or f"{error} See captioning --help.", 2)
+        return _failed(removal_message(f"{name}: {error}") or f"{error} See captioning --help.", 2)
     except InputError as error:
         return _failed(str(error))
     except ModuleNotFoundError as error:
@@ -185,7 +185,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
     return None
 
 
-class _Lines(logging.Handler):
+class _LineHandler(logging.Handler):
     """Prints what the package logs, such as classes without a kernel, once per run."""
 
     def __init__(self) -> None:
@@ -201,4 +201,4 @@ class _Lines(logging.Handler):
         self.printed.add(line)
 
 
-LINES = _Lines()
+LINE_HANDLER = _LineHandler()

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 
-from captioning.commands.options import MAY_BEGIN_WITH_DASH, Maps, Share
+from captioning.commands.options import MAY_BEGIN_WITH_DASH, MapNames, Share
 
 STDOUT = Path("-")
 
@@ -80,7 +80,7 @@ class PictureOptions:
     html: Path | None = None
     """Write a page per photo to this folder, to see word by word where the model looked, in any
     browser, and index.html with all of them."""
-    maps: Maps = ()
+    maps: MapNames = ()
 
     @property
     def folders(self) -> dict[str, Path]:

@@ -146,7 +146,7 @@ class Pages(Output):
         self.gallery.finish()
 
 
-class Table(Output):
+class CsvFile(Output):
     """A CSV file of all captions, which names photos relative to its own folder."""
 
     def __init__(self, path: Path) -> None:
@@ -171,7 +171,7 @@ class Table(Output):
             csv.writer(file).writerows(self.rows)
 
 
-class Lines(Output):
+class PrintedLines(Output):
     """A line per caption on standard output.
 
     Args:
@@ -217,7 +217,7 @@ def file_outputs(
     """
     outputs: list[Output] = []
     if text_options.csv not in (None, STDOUT):
-        outputs.append(Table(text_options.csv))
+        outputs.append(CsvFile(text_options.csv))
     remaining = photos
     if text_options.txt or text_options.txt_dir:
         files = output_names(photos, sources, folder=text_options.txt_dir, suffix=".txt")
@@ -246,17 +246,19 @@ def file_outputs(
     return remaining, outputs
 
 
-def line_output(line_options: LineOptions, text_options: TextOptions, is_alone: bool) -> Lines:
+def line_output(
+    line_options: LineOptions, text_options: TextOptions, is_alone: bool
+) -> PrintedLines:
     """Return the output that prints lines, after the header of a table."""
     if line_options.json:
-        return Lines(line_of_json, is_alone)
+        return PrintedLines(line_of_json, is_alone)
     if text_options.csv == STDOUT:
-        lines = Lines(line_of_table, is_alone)
+        lines = PrintedLines(line_of_table, is_alone)
         lines.print(csv_line(COLUMNS))
         return lines
     if line_options.text is not None:
-        return Lines(line_of_words, is_alone)
-    return Lines(line_with_confidence if line_options.confidence else plain_line, is_alone)
+        return PrintedLines(line_of_words, is_alone)
+    return PrintedLines(line_with_confidence if line_options.confidence else plain_line, is_alone)
 
 
 def check_new(outputs: Sequence[Output]) -> None:

@@ -87,9 +87,11 @@ def caption(
         list(sources.photos()), sources.paths, text_options, picture_options, overwrite
     )
     captioner = model_options.load(max_megapixels)
-    maps = (picture_options.maps or [captioner.default_map]) if picture_options.folders else ()
+    map_names: Sequence[str] = ()
+    if picture_options.folders:
+        map_names = picture_options.maps or [captioner.default_map]
     if line_options.text is not None:
-        results = read_captions(captioner, paths, line_options.text, maps)
+        results = read_captions(captioner, paths, line_options.text, map_names)
     else:
         search = caption_search(captioner, search_options, caption_options)
         has_page = picture_options.html is not None  # with all captions and their alternatives
@@ -98,7 +100,7 @@ def caption(
         results = captioner.stream(
             paths,
             search,
-            maps,
+            map_names,
             runners_up=RUNNERS_UP if has_page else 0,
             most=None if has_page else caption_options.captions or 1,
             batch_size=model_options.batch_size,
@@ -217,12 +219,12 @@ def caption_search(
 
 
 def read_captions(
-    captioner: "Captioner", photos: Sequence[Path], text: str, maps: Sequence[str]
+    captioner: "Captioner", photos: Sequence[Path], text: str, map_names: Sequence[str]
 ) -> "Iterator[Caption | PhotoError]":
     """Yield the model's reading of a caption of each photo, or why the photo cannot be read."""
     for photo in photos:
         try:
-            yield captioner.read(photo, text, RUNNERS_UP, maps)
+            yield captioner.read(photo, text, RUNNERS_UP, map_names)
         except PhotoError as error:
             yield error
 
@@ -250,7 +252,7 @@ def write_captions(
     from captioning.commands.caption_outputs import CaptionedPhoto, caption_text
 
     unreadable = 0
-    with ProgressBar("captioning", "photos", len(paths), shown=len(paths) > 1) as bar:
+    with ProgressBar("captioning", "photos", len(paths), visible=len(paths) > 1) as bar:
         for path, result in zip(paths, results, strict=True):
             bar.update()
             if isinstance(result, PhotoError):

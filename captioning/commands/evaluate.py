@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from captioning.commands.options import (
     DataOptions,
-    Maps,
+    MapNames,
     MetricOptions,
     ModelOptions,
     SearchOptions,
@@ -232,7 +232,7 @@ def ground_model(
     data_options: DataOptions,
     model_options: ModelOptions = ModelOptions(),
     search_options: SearchOptions = SearchOptions(),
-    maps: Maps = (),
+    maps: MapNames = (),
     words: Path | None = None,
     references: bool = False,
     out: Path | None = None,
@@ -263,9 +263,9 @@ def ground_model(
     lexicon = _lexicon(records, data_options, words, references)
     records = records[: data_options.limit]
     captioner = model_options.load(data_options.max_megapixels)
-    names = available_maps(captioner.model) if "all" in maps else maps
-    names = known_maps(names, captioner.model) or (captioner.default_map,)
-    has_several = len(names) > 1
+    map_names = available_maps(captioner.model) if "all" in maps else maps
+    map_names = known_maps(map_names, captioner.model) or (captioner.default_map,)
+    has_several = len(map_names) > 1
     folder = made_folder(out or folder_beside(model_options.model) / f"grounding-{split}")
     captions = None
     if not references:
@@ -279,7 +279,7 @@ def ground_model(
         lexicon,
         batch_size=batch_size,
         seed=seed,
-        maps=names,
+        maps=map_names,
         curves=has_several,
     )
     report = next(iter(reports.values()))

@@ -42,15 +42,15 @@ MAY_BEGIN_WITH_DASH = Parameter(allow_leading_hyphen=True)
 
 Tokenizer = Literal["ptb", "characters", "japanese", "chinese", "thai"]
 
-MAPS = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
+MAP_HELP = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
 """For help texts: the names in `captioning.maps`, which takes seconds to import."""
 
-Maps = Annotated[
+MapNames = Annotated[
     tuple[str, ...],
     Parameter(
         name="--map",
-        help=f"A map of a word: {MAPS}; of a model with several heads also one of them, such as "
-        "'head 3' or 'layer 2 head 3', or heads for all; repeatable.",
+        help=f"A map of a word: {MAP_HELP}; of a model with several heads also one of them, such "
+        "as 'head 3' or 'layer 2 head 3', or heads for all; repeatable.",
     ),
 ]
 

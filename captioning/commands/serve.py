@@ -4,14 +4,14 @@ from pathlib import Path
 
 from cyclopts.types import PositiveFloat, PositiveInt
 
-from captioning.commands.options import Maps, ModelOptions, SearchOptions
+from captioning.commands.options import MapNames, ModelOptions, SearchOptions
 
 
 def serve_captions(
     *,
     model_options: ModelOptions = ModelOptions(),
     search_options: SearchOptions = SearchOptions(),
-    maps: Maps = (),
+    maps: MapNames = (),
     host: str = "127.0.0.1",
     port: int = 8000,
     allow_host: tuple[str, ...] = (),
@@ -63,7 +63,7 @@ def demo(
     *,
     port: int = 0,
     no_browser: bool = False,
-    maps: Maps = (),
+    maps: MapNames = (),
 ) -> None:
     """Open the web page at once: the model that comes with the package, and photos to click.
 

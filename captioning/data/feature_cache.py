@@ -162,14 +162,14 @@ def feature_cache(
         def encode_batch(views: list[View]) -> Float16[Tensor, "B P C"]:
             return encode(on_device([view.pixels for view in views], device)).half().cpu()
 
-        shown = process == 0 and bool(photos)
-        if shown and hint:
+        visible = process == 0 and bool(photos)
+        if visible and hint:
             say(f"encoding {len(photos):,} photos; {hint}")
         views = batched(read_ahead(preprocessing, photos, BATCHES_AHEAD * BATCH), BATCH)
         with (
             torch.backends.cudnn.flags(enabled=True, allow_tf32=False),  # as captioners on a GPU
             closing(in_threads(encode_batch, views, device)) as features,
-            ProgressBar(name, "images", len(photos), leave=True, shown=shown) as bar,
+            ProgressBar(name, "images", len(photos), leave=True, visible=visible) as bar,
         ):
             for (number, batch), rows in zip(batches, features, strict=True):
                 names = {os.path.relpath(photo, root): hashes[photo] for photo in batch}

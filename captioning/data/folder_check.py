@@ -143,7 +143,7 @@ class Content(NamedTuple):
 def _read_contents(images: list[Path], progress: bool, max_pixels: int) -> dict[Path, Content]:
     contents: dict[Path, Content] = {}
     ahead = read_ahead(partial(_read_content, max_pixels=max_pixels), images, AHEAD)
-    with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
+    with ProgressBar("check", "images", total=len(images), visible=progress) as bar:
         for image, content in zip(images, ahead, strict=True):
             contents[image] = content
             bar.update()

@@ -18,7 +18,7 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import confidence_features
 from captioning.captioner.decoded_batch import decode_batch
-from captioning.captioner.photo_stream import PhotoView
+from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.dataset import caption_ids, pad_captions
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores
@@ -125,11 +125,15 @@ def assess(
     are_english = is_english(word for caption in references for word in split(caption))
 
     @torch.no_grad()
-    def assess_photos(photos: Sequence[PhotoView | PhotoError]) -> list[PhotoAssessment]:
-        views = list(raise_errors(photos))
-        batch_records = [records[view.number] for view in views]
+    def assess_photos(photos: Sequence[StreamedPhoto | PhotoError]) -> list[PhotoAssessment]:
+        readable_photos = list(raise_errors(photos))
+        batch_records = [records[photo.number] for photo in readable_photos]
         return _assess_batch(
-            captioner, views, batch_records, search=search, references_are_english=are_english
+            captioner,
+            readable_photos,
+            batch_records,
+            search=search,
+            references_are_english=are_english,
         )
 
     assessments: list[PhotoAssessment] = []
@@ -179,7 +183,7 @@ class PhotoAssessment:
 
 def _assess_batch(
     captioner: Captioner,
-    views: Sequence[PhotoView],
+    photos: Sequence[StreamedPhoto],
     records: Sequence[Record],
     *,
     search: Search,
@@ -189,13 +193,13 @@ def _assess_batch(
 
     Args:
         captioner: the model.
-        views: the photos.
+        photos: the photos.
         records: of the photos.
         search: finds the captions.
         references_are_english: whether the language of the references is English.
     """
     vocabulary = captioner.vocabulary
-    batch = decode_batch(captioner, views, search, logits=True, most=1)
+    batch = decode_batch(captioner, photos, search, logits=True, most=1)
     assert batch.logits is not None
     unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
     features = confidence_features(

@@ -60,7 +60,7 @@ def word_maps(name: str, batch: CaptionedBatch) -> Maps:
     """
     known_maps([name], batch.model)
     if name not in MAPS:
-        return head_map(batch, name)
+        return head_map(name, batch)
     return MAPS[name](batch)
 
 

@@ -32,7 +32,7 @@ def head_names(decoder: Decoder) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def head_map(batch: CaptionedBatch, name: str) -> Maps:
+def head_map(name: str, batch: CaptionedBatch) -> Maps:
     """Compute the attention weights of one of `head_names` (Vaswani et al. 2017, eq. 1).
 
     They follow from the queries and keys that the decoder computes. Cost: one pass over the
@@ -44,15 +44,15 @@ def head_map(batch: CaptionedBatch, name: str) -> Maps:
     keys: list[Tensor] = []
     attention.query.register_forward_hook(lambda _, __, output: queries.append(output))
     attention.key.register_forward_hook(lambda _, __, output: keys.append(output))
-    memory = decoder.remember(batch.regions)
+    memory = decoder.remember(batch.adapted)
     decoder.teacher_forcing(memory, batch.tokens[..., :-1])
     captions = batch.tokens.shape[1]
     # A call of the decoder has all words of a caption or one: (B, N T, W) either way.
     words = torch.cat([query.unflatten(1, (captions, -1)) for query in queries], dim=2)
-    [regions] = keys
+    [image_keys] = keys
     queries_by_head, keys_by_head = (
         vectors.unflatten(-1, (attention.heads, -1)).transpose(1, 2)
-        for vectors in (words.flatten(1, 2), regions)
+        for vectors in (words.flatten(1, 2), image_keys)
     )
     scores = queries_by_head @ keys_by_head.transpose(2, 3)
     weights = masked_softmax(scores / queries_by_head.shape[3] ** 0.5)

@@ -19,8 +19,8 @@ from captioning.models import Model
 Maps: TypeAlias = Float[Tensor, "B N T rows columns"]
 """The map of each word: shares of the regions, which sum to 1. Undefined at PAD."""
 
-SIDE = 3
-"""Rows and columns of a neighbourhood of regions."""
+NEIGHBOURHOOD = 3
+"""Rows and columns of a region's neighbourhood."""
 
 
 class MapError(InputError):
@@ -36,30 +36,32 @@ class CaptionedBatch:
         images: pixels.
         annotations: of the images, by `model.encode`.
         tokens: the captions from BOS to EOS, then PAD.
-        adapted: the output of `model.adapter`, if it has been computed.
-        weights: the attention weights before each predicted word, if they have been computed.
+        _adapted: `adapted`, if it has been computed before.
+        _attention: `attention`, if it has been computed before.
     """
 
     model: Model
     images: UInt8[Tensor, "B 3 H W"]
     annotations: Float[Tensor, "B L D"]
     tokens: Int[Tensor, "B N S"]
-    adapted: Float[Tensor, "B L A"] | None = None
-    weights: Float[Tensor, "B N T L"] | None = None
+    _adapted: Float[Tensor, "B L A"] | None = None
+    _attention: Float[Tensor, "B N T L"] | None = None
 
     @cached_property
-    def regions(self) -> Float[Tensor, "B L A"]:
-        """The vectors that the decoder attends over."""
+    def adapted(self) -> Float[Tensor, "B L A"]:
+        """The adapter's vectors, which the decoder attends over."""
+        if self._adapted is not None:
+            return self._adapted
         with torch.no_grad():
-            return self.model.adapter(self.annotations) if self.adapted is None else self.adapted
+            return self.model.adapter(self.annotations)
 
     @cached_property
     def attention(self) -> Float[Tensor, "B N T L"]:
         """The attention weights before each predicted word; undefined at PAD."""
-        if self.weights is not None:
-            return self.weights
+        if self._attention is not None:
+            return self._attention
         with torch.no_grad():
-            memory = self.model.decoder.remember(self.regions)
+            memory = self.model.decoder.remember(self.adapted)
             return self.model.decoder.teacher_forcing(memory, self.tokens[..., :-1])[1]
 
     @property

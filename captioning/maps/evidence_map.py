@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.maps.attention_maps import attention_map
-from captioning.maps.captioned import SIDE, CaptionedBatch, Maps, shares
+from captioning.maps.captioned import NEIGHBOURHOOD, CaptionedBatch, Maps, shares
 from captioning.models import Decoder, LSTMDecoder
 
 SHARPNESS = 4.0
@@ -26,11 +25,7 @@ def evidence_map(batch: CaptionedBatch) -> Maps:
     It depends on the word and the image, not on the words before. Evidence is averaged over the
     neighbourhood of each region, since single cells are noisy. Cost: no pass over the caption.
     """
-    model = batch.model
-    assert has_evidence(model.decoder)
-    regions = model.decoder.output_context(batch.regions)
-    word_evidence = evidence(model.decoder, regions, batch.tokens[..., 1:])
-    return evidence_shares(word_evidence, batch.grid).unflatten(-1, batch.grid)
+    return _region_shares(batch).unflatten(-1, batch.grid)
 
 
 @torch.no_grad()
@@ -41,8 +36,15 @@ def attention_evidence_map(batch: CaptionedBatch) -> Maps:
     evidence map is proportional to the word's probability given the region, their product is
     proportional to the region's probability given the word. Cost: one pass over the caption.
     """
-    weights = attention_map(batch) * evidence_map(batch)
-    return shares(weights.flatten(-2), batch.grid)
+    return shares(batch.attention * _region_shares(batch), batch.grid)
+
+
+def _region_shares(batch: CaptionedBatch) -> Float[Tensor, "B N T L"]:
+    """Compute `evidence_map` with the regions in one dimension."""
+    decoder = batch.model.decoder
+    assert has_evidence(decoder)
+    contexts = decoder.output_context(batch.adapted)
+    return evidence_shares(evidence(decoder, contexts, batch.tokens[..., 1:]), batch.grid)
 
 
 def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
@@ -51,7 +53,7 @@ def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
 
 
 def evidence(
-    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "#B N T"]
+    decoder: LSTMDecoder, contexts: Float[Tensor, "B L m"], words: Int[Tensor, "#B N T"]
 ) -> Float[Tensor, "B N T L"]:
     """Compute the context's part of the deep output, L_o L_z a of each region, in nats.
 
@@ -61,12 +63,12 @@ def evidence(
 
     Args:
         decoder: one for which `has_evidence` is true.
-        regions: L_z a, the decoder's `output_context` of each annotation vector.
+        contexts: L_z a, the decoder's `output_context` of each annotation vector.
         words: word ids; a first dimension of size 1 is broadcast, which takes less time and memory.
     """
     weight = decoder.output.weight
     rows = weight[words] - weight.mean(dim=0)  # (B, N, T, m)
-    return torch.einsum("bntm,blm->bntl", rows, regions)
+    return torch.einsum("bntm,blm->bntl", rows, contexts)
 
 
 def evidence_shares(
@@ -74,9 +76,9 @@ def evidence_shares(
 ) -> Float[Tensor, "B N T L"]:
     """Compute the softmax of `SHARPNESS` times the mean evidence in each region's neighbourhood.
 
-    Along a side of at most `SIDE` regions, a neighbourhood is a single region.
+    Along a side of at most `NEIGHBOURHOOD` regions, a neighbourhood is a single region.
     """
-    sides = [SIDE if cells > SIDE else 1 for cells in grid]
+    sides = [NEIGHBOURHOOD if cells > NEIGHBOURHOOD else 1 for cells in grid]
     means = F.avg_pool2d(
         evidence.flatten(0, 2).unflatten(1, (1, *grid)),
         sides,

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
-from captioning.maps.captioned import SIDE, CaptionedBatch, Maps, shares
+from captioning.maps.captioned import NEIGHBOURHOOD, CaptionedBatch, Maps, shares
 from captioning.models import Model
 from captioning.search.search import generable_log_probs
 
@@ -111,7 +111,7 @@ def windows(grid: tuple[int, int]) -> Bool[Tensor, "W L"]:
 def _neighbours(cells: int) -> Bool[Tensor, "cells cells"]:
     """Return which cells along a side are in the neighbourhood of each cell."""
     indices = torch.arange(cells)
-    distance = SIDE // 2 if cells > SIDE else 0
+    distance = NEIGHBOURHOOD // 2 if cells > NEIGHBOURHOOD else 0
     return (indices[:, None] - indices).abs() <= distance
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from captioning.data.tokens import words_of
-from captioning.errors import InputError, removed
+from captioning.errors import InputError, removal_message
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.meteor import Meteor
@@ -41,7 +41,7 @@ def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
     names = [metric.name for metric in METRICS]
     for name in set(requested).difference(names):
         line = f"--metric {name}: unknown; choose from {', '.join(names)}"
-        raise InputError(removed(line) or line)
+        raise InputError(removal_message(line) or line)
     return {
         metric.name: metric.scorer()
         for metric in METRICS

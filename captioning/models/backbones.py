@@ -18,7 +18,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from captioning.errors import InputError, reading, removed
+from captioning.errors import InputError, reading, removal_message
 from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
 from captioning.models.small_network import SmallCNN
 from captioning.shelf import DEFAULT_MODEL, path_of
@@ -137,7 +137,7 @@ def _network(name: str) -> Any:
     if not name.startswith(TIMM):
         names = ", ".join(BACKBONES)
         line = f"unknown backbone {name!r}; choose from {names}, or give timm's {TIMM}NAME"
-        raise InputError(removed(line) or line)
+        raise InputError(removal_message(line) or line)
     import timm  # takes seconds
 
     name = name.removeprefix(TIMM)

@@ -65,7 +65,12 @@ class Decoder(Configurable, nn.Module):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Memory:
-        """Compute the memory of images, once per image."""
+        """Compute the memory of images, once per image.
+
+        Args:
+            annotations: the vectors to attend over: the output of the model's adapter.
+            mask: True for regions that may be attended; None for all.
+        """
         return Memory(annotations, mask)
 
     @abstractmethod

@@ -76,7 +76,9 @@ def write_shapes(
     write_json(path, settings)
     shutil.rmtree(directory / "annotations", ignore_errors=True)
     files: dict[str, Any] = {}
-    progress_bar = ProgressBar("shapes", "scenes", sum(counts.values()), leave=True, shown=progress)
+    progress_bar = ProgressBar(
+        "shapes", "scenes", sum(counts.values()), leave=True, visible=progress
+    )
     with progress_bar as bar, ExitStack() as stack:
         map_scenes: Callable[..., Iterable[Any]] = map
         if processes > 1:

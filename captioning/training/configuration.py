@@ -24,7 +24,7 @@ from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.configurable import USER_MODULES
-from captioning.errors import InputError, reading, removed, shown
+from captioning.errors import InputError, reading, removal_message, shown
 from captioning.files import read_text
 from captioning.models.model import limited_parameters
 from captioning.shelf import config_names, config_path_of
@@ -77,7 +77,7 @@ def lightning_arguments(arguments: Sequence[str]) -> list[str]:
         if not Path(path).is_file():
             names = ", ".join(config_names())
             line = f"{path}: no such file; give one, or one of {names}"
-            raise InputError(removed(path) or line)
+            raise InputError(removal_message(path) or line)
         _check_keys(path)
         lightning.append(f"--config={path}")
     return lightning
@@ -190,7 +190,7 @@ def check_within(folder: Path, path: Path) -> None:
 
 def one_line(error: BaseException) -> str:
     """The message of a library's error in one line of at most 400 characters."""
-    line = removed(error) or " ".join(str(error).split()) or type(error).__name__
+    line = removal_message(error) or " ".join(str(error).split()) or type(error).__name__
     if "import_path_" in line:
         line = line.partition(" Add the import path")[0]
         line += " A configuration may name classes of captioning and of modules given by --import."

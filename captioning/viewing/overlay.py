@@ -20,7 +20,7 @@ from PIL import Image
 from captioning.data.framing import Box, decoded_photo
 from captioning.data.images import DecodedPhoto
 
-Offset = tuple[float, float]
+CellOffset = tuple[float, float]
 """Rows and columns by which the weights of a map belong further down, and further right."""
 
 LONG_SIDE = 480  # pixels of a drawn photo
@@ -47,7 +47,7 @@ def draw(
     probabilities: Sequence[float],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
-    offset: Offset = (0.0, 0.0),
+    cell_offset: CellOffset = (0.0, 0.0),
 ) -> Figure:
     """Draw the photo, then one panel per word with the word's map.
 
@@ -61,9 +61,9 @@ def draw(
         probabilities: of the words.
         maps: of the words.
         crop: the part of the photo that the maps cover, in pixels of its full size.
-        offset: of the maps.
+        cell_offset: rows and columns by which the maps are moved down and right.
     """
-    panels = word_panels(photo, maps, crop, offset)
+    panels = word_panels(photo, maps, crop, cell_offset)
     texts, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
@@ -109,19 +109,19 @@ def draw(
     return figure
 
 
-def frames(
+def gif_frames(
     photo: Image.Image | DecodedPhoto,
     pieces: Sequence[str],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
-    offset: Offset = (0.0, 0.0),
+    cell_offset: CellOffset = (0.0, 0.0),
 ) -> list[Image.Image]:
     """Draw for each word the photo with the word's map, above the caption up to this word.
 
     A caption without words has one frame, the photo. Arguments are those of `draw`; `pieces` are
     the words, each with the space before it.
     """
-    photo_panel, *panels = word_panels(photo, maps, crop, offset)
+    photo_panel, *panels = word_panels(photo, maps, crop, cell_offset)
     words, families = drawable(pieces)
     images = []
     for count, panel in enumerate(panels or [photo_panel], 1):
@@ -152,7 +152,7 @@ def word_panels(
     photo: Image.Image | DecodedPhoto,
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
-    offset: Offset = (0.0, 0.0),
+    cell_offset: CellOffset = (0.0, 0.0),
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """Return the photo, then for each word the photo in grey with the word's map as light on it.
 
@@ -176,7 +176,7 @@ def word_panels(
     grey *= np.where(is_in_crop, PHOTO_LIGHT, UNSEEN_LIGHT)
     panels = [photo_panel]
     for weights in maps:
-        light = upsampled(weights, small_crop, small.size, offset)
+        light = upsampled(weights, small_crop, small.size, cell_offset)
         light /= max(light.max(), np.finfo(np.float32).tiny)
         panel = grey[..., None] + colormaps["inferno"](light)[..., :3] * MAP_LIGHT
         panels.append((255 * panel.clip(0, 1)).round().astype(np.uint8))
@@ -187,24 +187,24 @@ def upsampled(
     weights: Float[np.ndarray, "rows columns"],
     crop: Box,
     size: tuple[int, int],
-    offset: Offset = (0.0, 0.0),
+    cell_offset: CellOffset = (0.0, 0.0),
 ) -> Float[np.ndarray, "height width"]:
     """Upsample a map to the pixels of the photo; zero where their centre is outside the crop.
 
     The grid covers the crop, and each weight belongs to the centre of its cell (`align_corners` is
-    false, in PyTorch's terms), moved by the offset; beyond the outermost centres the edge cells are
-    repeated. A cubic B-spline of the weights never rings below zero as interpolating cubics do. Its
-    slight blur stands in for the Gaussian filter of the paper (section 5.4).
+    false, in PyTorch's terms), moved by `cell_offset`; beyond the outermost centres the edge cells
+    are repeated. A cubic B-spline of the weights never rings below zero as interpolating cubics do.
+    Its slight blur stands in for the Gaussian filter of the paper (section 5.4).
 
     Args:
         weights: the weights of the regions, rows from top to bottom.
         crop: the part of the photo that the grid covers.
         size: width and height of the photo.
-        offset: the offset of the map.
+        cell_offset: rows and columns by which the map is moved down and right.
     """
     (left, top, across, down), (rows, columns) = crop, weights.shape
-    row_spline = cubic_spline(size[1], top, down, rows, offset[0])
-    column_spline = cubic_spline(size[0], left, across, columns, offset[1])
+    row_spline = cubic_spline(size[1], top, down, rows, cell_offset[0])
+    column_spline = cubic_spline(size[0], left, across, columns, cell_offset[1])
     padded = np.pad(weights.astype(np.float32), 2, mode="edge")
     return row_spline @ padded @ column_spline.T
 

@@ -94,7 +94,7 @@ def data_of(
     }
 
 
-def frame(photo: Image.Image | DecodedPhoto, captions: Sequence[CaptionView]) -> str:
+def iframe(photo: Image.Image | DecodedPhoto, captions: Sequence[CaptionView]) -> str:
     """The page in an <iframe> of its own, so that a notebook can show many."""
     content, title = escape(viewer_html(photo, captions)), escape(captions[0]["caption"])
     return (

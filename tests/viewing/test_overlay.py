@@ -9,7 +9,7 @@ from PIL import Image
 from captioning.data.preprocessing import Fit, Preprocessing
 from captioning.data.tokenizers import pieces
 from captioning.viewing import overlay
-from captioning.viewing.overlay import frames, upsampled, word_panels
+from captioning.viewing.overlay import gif_frames, upsampled, word_panels
 from tests.viewing.conftest import SIZE, caption
 
 WIDE, TALL = (300, 200), (160, 400)
@@ -144,7 +144,7 @@ def test_frames_write_chinese_without_spaces() -> None:
     def last(*words: str) -> np.ndarray:
         maps = np.full((len(words), 2, 2), 0.25)
         crop = (0.0, 0.0, 90.0, 60.0)
-        return np.asarray(frames(photo((90, 60)), pieces(words, "chinese"), maps, crop)[-1])
+        return np.asarray(gif_frames(photo((90, 60)), pieces(words, "chinese"), maps, crop)[-1])
 
     whole = last("黑狗在跑")
     np.testing.assert_array_equal(last("黑狗", "在", "跑"), whole)

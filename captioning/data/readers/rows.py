@@ -44,7 +44,7 @@ QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere t
 
 
 @dataclass(frozen=True)
-class Table:
+class TableRows:
     """The rows of a table, and the problems of those that are left out."""
 
     rows: list[Row]
@@ -68,7 +68,7 @@ class Columns:
 
 def read_table(
     file: Path, caption_column: str | None = None, photo_column: str | None = None
-) -> Table:
+) -> TableRows:
     """Read a table: CSV and its relatives, JSON or JSON lines.
 
     Raises:
@@ -86,7 +86,7 @@ def read_table(
         advice = f"{file}: no captions; add rows of file_name and caption"
         raise InputError(problems[0].name if problems else advice)
     table = table_of(file, entries, caption_column, photo_column)
-    return Table(table.rows, problems + table.problems)
+    return TableRows(table.rows, problems + table.problems)
 
 
 def table_of(
@@ -95,12 +95,12 @@ def table_of(
     caption_column: str | None = None,
     photo_column: str | None = None,
     split: str | None = None,
-) -> Table:
+) -> TableRows:
     """The table of these entries; `split` is that of its problems. See `read_table`."""
     objects = [entry.value for entry in entries if isinstance(entry.value, dict)]
     columns = _find_columns(source, objects, caption_column, photo_column)
     rows_of_entries, problems = parse_entries(entries, partial(_parse_row, columns), split)
-    return Table([row for rows in rows_of_entries for row in rows], problems)
+    return TableRows([row for rows in rows_of_entries for row in rows], problems)
 
 
 def is_photo_name(value: object) -> bool:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from captioning.captioner import Captioner
 from captioning.captioner.decoded_batch import encode_batch
-from captioning.captioner.photo_stream import PhotoView
+from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.dataset import pad_captions
 from captioning.data.preprocessing import View
 from captioning.data.records import Record
@@ -85,17 +85,18 @@ def ground(
     seconds = dict.fromkeys(names, 0.0)
     token_count = 0
     with ProgressBar("ground", "photos", total=len(records)) as progress:
-        for views, batch in _read_captions(captioner, records, words, batch_size=batch_size):
+        for batch_photos, batch in _read_captions(captioner, records, words, batch_size=batch_size):
             token_count += int((batch.tokens[..., 1:] != PAD).sum())  # including EOS
             batch_maps = _timed_maps(names, batch, seconds)
-            photos = []
-            for view in views:
-                caption_words = None if captions is None else words[view.number][0]
-                photos.append(finder.find(records[view.number], view.view, caption_words))
-            image_mentions += [photo.counts for photo in photos]
-            for name, batch_mentions in scorer.score(photos, batch, batch_maps).items():
+            photo_mentions = []
+            for photo in batch_photos:
+                caption_words = None if captions is None else words[photo.number][0]
+                record = records[photo.number]
+                photo_mentions.append(finder.find(record, photo.view, caption_words))
+            image_mentions += [photo_mention.counts for photo_mention in photo_mentions]
+            for name, batch_mentions in scorer.score(photo_mentions, batch, batch_maps).items():
                 mentions[name] += batch_mentions
-            progress.update(len(views))
+            progress.update(len(batch_photos))
     return {
         name: GroundingReport(
             mentions=mentions[name],
@@ -126,7 +127,7 @@ def _read_captions(
     words: Sequence[Sequence[Sequence[str]]],
     *,
     batch_size: int,
-) -> Iterator[tuple[list[PhotoView], CaptionedBatch]]:
+) -> Iterator[tuple[list[StreamedPhoto], CaptionedBatch]]:
     """Encode the photos of records, and pair them with the captions of the same records.
 
     `batch_size` is the number of captions in a batch.
@@ -138,11 +139,12 @@ def _read_captions(
 
     @torch.no_grad()
     def captioned_batch(
-        photos: Sequence[PhotoView | PhotoError],
-    ) -> tuple[list[PhotoView], CaptionedBatch]:
-        views = list(raise_errors(photos))
-        batch_tokens = pad_captions([tokens[view.number] for view in views]).to(captioner.device)
-        return views, encode_batch(captioner, views).captioned(captioner, batch_tokens)
+        photos: Sequence[StreamedPhoto | PhotoError],
+    ) -> tuple[list[StreamedPhoto], CaptionedBatch]:
+        readable_photos = list(raise_errors(photos))
+        batch_tokens = pad_captions([tokens[photo.number] for photo in readable_photos])
+        encoded = encode_batch(captioner, readable_photos)
+        return readable_photos, encoded.captioned(captioner, batch_tokens.to(captioner.device))
 
     photos = [record.image for record in records]
     captions_per_image = max((len(captions) for captions in tokens), default=1)
