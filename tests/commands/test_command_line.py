@@ -76,8 +76,8 @@ def test_every_published_spelling_is_parsed(command: str) -> None:
     assert COMMANDS[command].endswith(f":{function.__name__}")
     if command == "caption":
         assert bound.args == ("PHOTO", "PHOTO", "PHOTO")
-        assert bound.kwargs["search"].seed == -1
-        assert bound.kwargs["pictures"].maps == ("1", "another")
+        assert bound.kwargs["search_options"].seed == -1
+        assert bound.kwargs["picture_options"].maps == ("1", "another")
 
 
 def test_every_command_is_published_or_lightnings() -> None:
