@@ -114,13 +114,19 @@ def decoded_photo(photo: Image | DecodedPhoto) -> DecodedPhoto:
     return photo if isinstance(photo, DecodedPhoto) else DecodedPhoto(photo, photo.size)
 
 
+def scaled_size(size: tuple[int, int], long_side: int) -> tuple[int, int]:
+    """The width and height with `long_side` pixels on the longer side."""
+    scale = long_side / max(size)
+    width, height = (max(1, round(scale * side)) for side in size)
+    return width, height
+
+
 def scaled_down(photo: DecodedPhoto, long_side: int) -> DecodedPhoto:
     """The photo with at most `long_side` pixels on its longer side."""
     image, size = photo
-    scale = min(1.0, long_side / max(size))
-    width, height = (max(1, round(scale * side)) for side in size)
+    small_size = scaled_size(size, min(long_side, max(size)))
     # Not `thumbnail`, which would need a copy of the whole photo.
-    return DecodedPhoto(image.resize((width, height), Resampling.LANCZOS, reducing_gap=3.0), size)
+    return DecodedPhoto(image.resize(small_size, Resampling.LANCZOS, reducing_gap=3.0), size)
 
 
 def jpeg(photo: Image, long_side: int) -> str:

@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from PIL import Image
 
-from captioning.data.framing import Box, decoded_photo
+from captioning.data.framing import Box, decoded_photo, scaled_size
 from captioning.data.images import DecodedPhoto
 
 CellOffset = tuple[float, float]
@@ -28,8 +28,8 @@ PHOTO_LIGHT, UNSEEN_LIGHT, MAP_LIGHT = 0.5, 0.16, 0.65
 
 PANEL_AREA = 4.0  # square inches; the lengths below are inches too
 NARROWEST, WIDEST = 0.65, 3.0  # width over height of a panel
-FIGURE_SHAPE = 1.25  # width over height of the figure
-MARGIN, GAP, LETTERING, BASELINE = 0.15, 0.12, 0.28, 0.07
+FIGURE_ASPECT_RATIO = 1.25  # width over height of the figure
+MARGIN, GAP, TITLE_HEIGHT, TITLE_PAD = 0.15, 0.12, 0.28, 0.07
 WORD_POINTS, PROBABILITY_POINTS = 12.0, 7.5
 DOTS_PER_INCH = 150
 
@@ -64,45 +64,53 @@ def draw(
         cell_offset: rows and columns by which the maps are moved down and right.
     """
     panels = word_panels(photo, maps, crop, cell_offset)
-    texts, families = drawable(words)
+    drawable_words, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
     full_width, full_height = decoded_photo(photo).size
-    shape = full_width / full_height
-    width = math.sqrt(PANEL_AREA * min(max(shape, NARROWEST), WIDEST))
-    height = width / max(shape, NARROWEST)
-    column, row, count = width + GAP, LETTERING + height + GAP, len(panels)
-    columns = max(1, min(count, round(math.sqrt(FIGURE_SHAPE * count * row / column))))
+    aspect_ratio = full_width / full_height
+    panel_width = math.sqrt(PANEL_AREA * min(max(aspect_ratio, NARROWEST), WIDEST))
+    panel_height = panel_width / max(aspect_ratio, NARROWEST)
+    column_width, row_height = panel_width + GAP, TITLE_HEIGHT + panel_height + GAP
+    count = len(panels)
+    ideal_columns = math.sqrt(FIGURE_ASPECT_RATIO * count * row_height / column_width)
+    columns = max(1, min(count, round(ideal_columns)))
     rows = math.ceil(count / columns)
-    across = 2 * MARGIN + columns * column - GAP
-    down = 2 * MARGIN + rows * row - GAP
+    figure_width = 2 * MARGIN + columns * column_width - GAP
+    figure_height = 2 * MARGIN + rows * row_height - GAP
 
-    figure = Figure(figsize=(across, down), dpi=DOTS_PER_INCH, facecolor="white")
+    figure = Figure(figsize=(figure_width, figure_height), dpi=DOTS_PER_INCH, facecolor="white")
     FigureCanvasAgg(figure)  # which measures the texts
     grid = figure.add_gridspec(
         rows,
         columns,
-        left=MARGIN / across,
-        right=1 - MARGIN / across,
-        bottom=MARGIN / down,
-        top=1 - (MARGIN + LETTERING) / down,
-        wspace=GAP / width,
-        hspace=(LETTERING + GAP) / height,
+        left=MARGIN / figure_width,
+        right=1 - MARGIN / figure_width,
+        bottom=MARGIN / figure_height,
+        top=1 - (MARGIN + TITLE_HEIGHT) / figure_height,
+        wspace=GAP / panel_width,
+        hspace=(TITLE_HEIGHT + GAP) / panel_height,
     )
     for index, panel in enumerate(panels):
         axes = figure.add_subplot(grid[index])
         axes.imshow(panel)
-        drawn_height, drawn_width, _ = panel.shape
-        axes.set_xlim(-0.5, max(drawn_width, drawn_height * width / height) - 0.5)
+        pixel_rows, pixel_columns, _ = panel.shape
+        axes.set_xlim(-0.5, max(pixel_columns, pixel_rows * panel_width / panel_height) - 0.5)
         axes.set_axis_off()
         if index == 0:
             continue
-        style: dict[str, Any] = {"pad": 72 * BASELINE, "family": families, "parse_math": False}
-        number, number_size = f"{probabilities[index - 1]:.2f}", PROBABILITY_POINTS
-        number_title = axes.set_title(number, loc="right", size=number_size, color="0.45", **style)
-        word_title = axes.set_title(texts[index - 1], loc="left", size=WORD_POINTS, **style)
-        number_width = number_title.get_window_extent().width
-        free_width = (width - BASELINE) * DOTS_PER_INCH - number_width
+        style: dict[str, Any] = {"pad": 72 * TITLE_PAD, "family": families, "parse_math": False}
+        probability_title = axes.set_title(
+            f"{probabilities[index - 1]:.2f}",
+            loc="right",
+            size=PROBABILITY_POINTS,
+            color="0.45",
+            **style,
+        )
+        word = drawable_words[index - 1]
+        word_title = axes.set_title(word, loc="left", size=WORD_POINTS, **style)
+        probability_width = probability_title.get_window_extent().width
+        free_width = (panel_width - TITLE_PAD) * DOTS_PER_INCH - probability_width
         word_width = word_title.get_window_extent().width
         if word_width > free_width:  # hinting adds a little
             word_title.set_fontsize(0.9 * WORD_POINTS * free_width / word_width)
@@ -161,26 +169,38 @@ def word_panels(
     look equal on dark and bright photos.
     """
     image, size = decoded_photo(photo)
-    scale = LONG_SIDE / max(size)
-    width, height = (max(1, round(scale * side)) for side in size)
+    width, height = scaled_size(size, LONG_SIDE)
     if image.mode != "RGB":  # converting an RGB photo would copy it, however large
         image = image.convert("RGB")
-    small = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 
     x_scale, y_scale = width / size[0], height / size[1]
     left, top, crop_width, crop_height = crop
     small_crop = (left * x_scale, top * y_scale, crop_width * x_scale, crop_height * y_scale)
-    is_in_crop = upsampled(np.ones((1, 1), np.float32), small_crop, small.size) > 0
-    photo_panel = np.asarray(small)
+    photo_panel = np.asarray(image)
     grey = photo_panel @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
-    grey *= np.where(is_in_crop, PHOTO_LIGHT, UNSEEN_LIGHT)
+    grey *= np.where(is_in_crop(small_crop, image.size), PHOTO_LIGHT, UNSEEN_LIGHT)
     panels = [photo_panel]
     for weights in maps:
-        light = upsampled(weights, small_crop, small.size, cell_offset)
+        light = upsampled(weights, small_crop, image.size, cell_offset)
         light /= max(light.max(), np.finfo(np.float32).tiny)
         panel = grey[..., None] + colormaps["inferno"](light)[..., :3] * MAP_LIGHT
         panels.append((255 * panel.clip(0, 1)).round().astype(np.uint8))
     return panels
+
+
+def is_in_crop(crop: Box, size: tuple[int, int]) -> Bool[np.ndarray, "height width"]:
+    """Return whether the centre of each pixel of a photo is in a crop.
+
+    Args:
+        crop: the crop, in pixels of the photo.
+        size: width and height of the photo.
+    """
+    left, top, crop_width, crop_height = crop
+    row_positions = cell_positions(size[1], top, crop_height, 1)
+    column_positions = cell_positions(size[0], left, crop_width, 1)
+    return (abs(row_positions) <= 0.5)[:, None] & (abs(column_positions) <= 0.5)
 
 
 def upsampled(
@@ -202,11 +222,22 @@ def upsampled(
         size: width and height of the photo.
         cell_offset: rows and columns by which the map is moved down and right.
     """
-    (left, top, across, down), (rows, columns) = crop, weights.shape
-    row_spline = cubic_spline(size[1], top, down, rows, cell_offset[0])
-    column_spline = cubic_spline(size[0], left, across, columns, cell_offset[1])
+    left, top, crop_width, crop_height = crop
+    rows, columns = weights.shape
+    row_spline = cubic_spline(size[1], top, crop_height, rows, cell_offset[0])
+    column_spline = cubic_spline(size[0], left, crop_width, columns, cell_offset[1])
     padded = np.pad(weights.astype(np.float32), 2, mode="edge")
     return row_spline @ padded @ column_spline.T
+
+
+def cell_positions(
+    pixels: int, start: float, extent: float, cells: int
+) -> Float[np.ndarray, " pixels"]:
+    """Return the position of each pixel's centre among the cells along one axis.
+
+    The centres of the cells are at 0, 1, and so on. Arguments are those of `cubic_spline`.
+    """
+    return (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5
 
 
 def cubic_spline(
@@ -221,7 +252,7 @@ def cubic_spline(
         cells: the number of cells; the result has two more at each edge.
         offset: how many cells the values are moved by.
     """
-    position = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5  # cell centres are integers
+    position = cell_positions(pixels, start, extent, cells)
     is_covered = (position >= -0.5) & (position <= cells - 0.5)
     position = (position - offset).clip(-0.5, cells - 0.5)
     distance = abs(position[:, None] - np.arange(-2, cells + 2))
