@@ -79,7 +79,7 @@ def app(imports_all: bool = False) -> App:
             function, name=name, sort_key=order, help_format="markdown", help_epilogue=""
         )
         if imports_all:
-            parser[name]
+            parser[name]  # looking a command up imports its function
 
     @parser.command(name="--print-completion", help_epilogue="")
     def print_completion(shell: Literal["bash", "zsh", "fish"]) -> None:
@@ -98,17 +98,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the command and its options; defaults to those of the process.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    argv = list(sys.argv[1:] if arguments is None else arguments)
     name = ""
     try:
-        words = import_modules(words)
+        argv = import_modules(argv)
         LINE_HANDLER.printed.clear()
         logging.getLogger("captioning").addHandler(LINE_HANDLER)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
-        name = words[0] if words else ""
+        name = argv[0] if argv else ""
         parser = app(imports_all=name not in COMMANDS)
-        command, bound, _ = parser.parse_args(words, print_error=False, exit_on_error=False)
+        command, bound, _ = parser.parse_args(argv, print_error=False, exit_on_error=False)
         if name not in ENDLESS:
             keep_freed_memory()
         result = command(*bound.args, **bound.kwargs)

@@ -17,9 +17,6 @@ STDOUT = Path("-")
 class LineOptions:
     """What the lines on standard output say of a photo."""
 
-    text: str | None = None
-    """Read this caption instead of writing one: how probable each word is, and with --json or
-    --html what the model would have said instead and where it looks."""
     json: Annotated[bool, Parameter(alias="--jsonl")] = False
     """Print one line of JSON per caption."""
     confidence: bool = False

@@ -247,7 +247,10 @@ def file_outputs(
 
 
 def line_output(
-    line_options: LineOptions, text_options: TextOptions, is_alone: bool
+    line_options: LineOptions,
+    text_options: TextOptions,
+    has_probabilities: bool,
+    is_alone: bool,
 ) -> PrintedLines:
     """Return the output that prints lines, after the header of a table."""
     if line_options.json:
@@ -256,7 +259,7 @@ def line_output(
         lines = PrintedLines(line_of_table, is_alone)
         lines.print(csv_line(COLUMNS))
         return lines
-    if line_options.text is not None:
+    if has_probabilities:
         return PrintedLines(line_of_words, is_alone)
     return PrintedLines(line_with_confidence if line_options.confidence else plain_line, is_alone)
 

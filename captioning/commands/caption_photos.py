@@ -47,6 +47,7 @@ def caption(
     stdin: Annotated[bool, Parameter(name="-")] = False,
     listed: Annotated[Path | None, Parameter(name="--list")] = None,
     exclude: tuple[str, ...] = (),
+    text: str | None = None,
     line_options: LineOptions = LineOptions(),
     overwrite: bool = False,
     model_options: ModelOptions = ModelOptions(),
@@ -68,13 +69,15 @@ def caption(
         listed: A file of further photos, one path a line.
         exclude: Search folders without files and folders of this name, or pattern of names such
             as 'thumb*'; repeatable.
+        text: Read this caption instead of writing one: how probable each word is, and with --json
+            or --html what the model would have said instead and where it looks.
         overwrite: Replace files that exist, instead of refusing to.
     """
     sources = PhotoSources([*photos, *(["-"] if stdin else [])], listed, exclude)
     if not sources.paths and listed is None:
         raise InputError("no photos; give photos, folders or --list FILE")
     check_options(
-        line_options, overwrite, caption_options, text_options, picture_options, bulk_options
+        text, line_options, overwrite, caption_options, text_options, picture_options, bulk_options
     )
     if bulk_options.out is not None:
         return caption_in_bulk(
@@ -90,8 +93,8 @@ def caption(
     map_names: Sequence[str] = ()
     if picture_options.folders:
         map_names = picture_options.maps or [captioner.default_map]
-    if line_options.text is not None:
-        results = read_captions(captioner, paths, line_options.text, map_names)
+    if text is not None:
+        results = read_captions(captioner, paths, text, map_names)
     else:
         search = caption_search(captioner, search_options, caption_options)
         has_page = picture_options.html is not None  # with all captions and their alternatives
@@ -106,7 +109,11 @@ def caption(
             batch_size=model_options.batch_size,
             photo_side=picture_options.photo_side,
         )
-    outputs.append(line_output(line_options, text_options, is_alone=not outputs))
+    outputs.append(
+        line_output(
+            line_options, text_options, has_probabilities=text is not None, is_alone=not outputs
+        )
+    )
     unreadable = write_captions(
         paths,
         results,
@@ -120,6 +127,7 @@ def caption(
 
 
 def check_options(
+    text: str | None,
     line_options: LineOptions,
     overwrite: bool,
     caption_options: CaptionOptions,
@@ -129,7 +137,7 @@ def check_options(
 ) -> None:
     """Raise InputError if options contradict each other."""
     asks_confidence = line_options.confidence or line_options.min_confidence > 0
-    reads_text = line_options.text is not None
+    reads_text = text is not None
     if reads_text and (caption_options != CaptionOptions() or asks_confidence):
         raise InputError(
             "--text reads a caption; leave out --confidence, --min-confidence and the options of "
@@ -259,12 +267,15 @@ def write_captions(
                 say(f"captioning: {result}")
                 unreadable += 1
                 continue
-            captions = [result, *result.others][:count]
+            captions = [result, *result.others]
+            # Without --captions, texts are of the best caption and pages have all.
+            page_captions = captions if count is None else captions[:count]
+            text_captions = captions[:1] if count is None else captions[:count]
             texts = [
                 caption_text(caption, text_options, line_options.min_confidence)
-                for caption in captions[: count or 1]
+                for caption in text_captions
             ]
-            photo = CaptionedPhoto(path, captions, texts, int(max_megapixels * 1e6))
+            photo = CaptionedPhoto(path, page_captions, texts, int(max_megapixels * 1e6))
             for output in outputs:
                 output.add(photo)
     for output in outputs:

@@ -129,14 +129,14 @@ def finetune_model(
         "photo_column": photo_column,
         "val_fraction": val_share,
     }
-    made = training.finetune(
+    checkpoint = training.finetune(
         data, model, out, epochs, seed, skip_bad, tokenizer, keep, overwrite, **options
     )
-    print(printable(made))
-    print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))
-    print(printable(f"how it learnt: {made.with_name('validation.html')}"))
-    print(printable(f"its captions, the worst first: {made.with_name(training.EXAMPLES)}"))
-    return made
+    print(printable(checkpoint))
+    print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(checkpoint))}"))
+    print(printable(f"how it learnt: {checkpoint.with_name('validation.html')}"))
+    print(printable(f"its captions, the worst first: {checkpoint.with_name(training.EXAMPLES)}"))
+    return checkpoint
 
 
 def check_data(
@@ -159,9 +159,9 @@ def check_data(
     from captioning.data.readers import reader_for
 
     reader = reader_for(data, True, images, caption_column, photo_column)
-    found = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
-    print(found)
-    return 0 if found.ok else 1
+    check = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
+    print(check)
+    return 0 if check.ok else 1
 
 
 def shapes(

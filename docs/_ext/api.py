@@ -32,8 +32,8 @@ def modules_text(names: str) -> str:
     for name in names.split():
         package = import_module(name)
         if name == "captioning":
-            found = [info.name for info in iter_modules(package.__path__) if not info.ispkg]
-            modules = [f"{name}.{module}" for module in found if module != "__main__"]
+            module_names = [info.name for info in iter_modules(package.__path__) if not info.ispkg]
+            modules = [f"{name}.{module}" for module in module_names if module != "__main__"]
         else:
             inside = sorted(walk_packages(package.__path__, f"{name}."), key=lambda m: not m.ispkg)
             modules = [name, *(info.name for info in inside)]
@@ -49,18 +49,18 @@ def modules_text(names: str) -> str:
     return "\n".join([*lines, "```"])
 
 
-def signature(found: Any) -> tuple[str, str] | None:
+def signature(documented: Any) -> tuple[str, str] | None:
     """Arguments of a class of this package; None for everything else, which autodoc knows better.
 
     Configurable classes record their arguments in `__new__`, which hides the constructor's. A
     range, such as `Annotated[int, Range(1, 1000)]`, is shown as its type: the reference of the
     configuration's keys has the range.
     """
-    if not inspect.isclass(found) or not _is_ours(found):
+    if not inspect.isclass(documented) or not _is_ours(documented):
         return None
-    if hasattr(found, "__dataclass_fields__") or issubclass(found, (tuple, Exception)):
+    if hasattr(documented, "__dataclass_fields__") or issubclass(documented, (tuple, Exception)):
         return None
-    constructor, maker = (getattr(found, name) for name in ("__init__", "__new__"))
+    constructor, maker = (getattr(documented, name) for name in ("__init__", "__new__"))
     if not _is_ours(constructor):
         return ("", "") if _is_ours(maker) else None
     written = inspect.signature(constructor)

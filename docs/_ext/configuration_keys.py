@@ -57,7 +57,7 @@ def class_fields() -> dict[str, type]:
 def classes(parent: type) -> list[type]:
     """The subclasses that a package of ours exports, and the class itself if it can be made."""
     lightning_parser()  # imports all parts of a training
-    found, waiting = set(), [parent]
+    exported_classes, waiting = set(), [parent]
     while waiting:
         kind = waiting.pop()
         waiting += type.__subclasses__(kind)
@@ -68,8 +68,8 @@ def classes(parent: type) -> list[type]:
             getattr(getattr(kind, name, None), "__isabstractmethod__", False) for name in dir(kind)
         )
         if is_exported and not is_abstract:
-            found.add(kind)
-    return sorted(found, key=class_path)
+            exported_classes.add(kind)
+    return sorted(exported_classes, key=class_path)
 
 
 def class_path(kind: type) -> str:
@@ -115,12 +115,12 @@ def classes_text(key: str) -> str:
     """The arguments of each class that a key may name, or of one class, as Markdown."""
     fields = class_fields()
     if key in fields:
-        found = classes(fields[key])
+        key_classes = classes(fields[key])
     else:
         module, _, name = key.rpartition(".")
-        found = [getattr(import_module(module), name)]
+        key_classes = [getattr(import_module(module), name)]
     lines: list[str] = []
-    for kind in found:
+    for kind in key_classes:
         summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         lines += [f"`{class_path(kind)}`: {plain(summary)}", ""]
         lines += [_entry(name, action) for name, action in arguments(kind).items()]

@@ -24,17 +24,17 @@ def lightning_parser() -> argparse.ArgumentParser:
     """The parser of `train` and `features`, which LightningCLI makes."""
     from captioning.training.train_cli import TrainCLI
 
-    found: list[argparse.ArgumentParser] = []
+    parsers: list[argparse.ArgumentParser] = []
 
     class Asked(TrainCLI):
         def parse_arguments(self, parser: Any, args: Any) -> NoReturn:
-            found.append(parser)
+            parsers.append(parser)
             raise _ParserKnownError
 
     try:
         Asked([])
     except _ParserKnownError:
-        return found[0]
+        return parsers[0]
     raise AssertionError("the parser was never asked")
 
 

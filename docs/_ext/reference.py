@@ -19,12 +19,12 @@ LIST = re.compile(r"(?<=<!-- )(commands|keys|classes) ?(\S*)( -->\n).*?(?=<!-- e
 def renewed(page: str) -> str:
     """A page with its lists as the code has them."""
 
-    def made(match: re.Match[str]) -> str:
+    def new_list(match: re.Match[str]) -> str:
         kind, of, end = match.groups()
         text = {"commands": lambda _: commands_text(), "keys": keys_text, "classes": classes_text}
         return f"{kind} {of}".rstrip() + f"{end}\n{text[kind](of).strip()}\n\n"
 
-    return LIST.sub(made, page)
+    return LIST.sub(new_list, page)
 
 
 if __name__ == "__main__":
