@@ -12,7 +12,7 @@ from typing import NamedTuple
 from PIL import AvifImagePlugin
 
 from captioning.data.framing import Box, Fit, crop_box, decoded_side, jpeg, square
-from captioning.data.images import Upload, read_photo
+from captioning.data.images import Upload, read_reduced_photo
 from captioning.errors import InputError
 
 LENGTH = 8  # bytes of the length in front of an answer
@@ -39,8 +39,8 @@ class DecodedUpload(NamedTuple):
 
 
 def decode_upload(job: Job) -> DecodedUpload:
-    """Decode an upload; raises InputError as `read_photo` does."""
-    photo = read_photo(job.upload, max(decoded_side(job.side), job.long_side))
+    """Decode an upload; raises InputError as `read_reduced_photo` does."""
+    photo = read_reduced_photo(job.upload, max(decoded_side(job.side), job.long_side))
     image, crop = square(photo, crop_box(photo.size, job.fit), job.side)
     small_copy = jpeg(photo.image, job.long_side) if job.long_side else ""
     return DecodedUpload(image.tobytes(), crop, photo.size, small_copy)

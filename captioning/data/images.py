@@ -107,7 +107,7 @@ class DecodedPhoto(NamedTuple):
 
 
 def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Read a photo as 8-bit RGB, upright by its EXIF orientation, on white where transparent.
+    """Read all pixels of a photo as 8-bit RGB, upright by EXIF, on white where transparent.
 
     Greys of more than 8 bits, or of floats, are scaled to 0..255: white is the smallest of `WHITES`
     (for floats also 1) that no grey exceeds, or else the largest grey; negative greys are black. An
@@ -122,15 +122,15 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
         UnknownFormatError: it is in no format that is read.
         PhotoSizeError: it has too many pixels.
     """
-    return read_photo(path, None, max_pixels).image
+    return read_reduced_photo(path, None, max_pixels).image
 
 
-def read_photo(
-    path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS
+def read_reduced_photo(
+    path: str | Path | Upload, min_side: int | None, max_pixels: int = MAX_PIXELS
 ) -> DecodedPhoto:
     """Read a photo as `read_image` does, but large JPEGs at 1/2, 1/4 or 1/8 of their size.
 
-    These decode much faster. Width and height are at least `side`; None decodes all pixels.
+    These decode much faster. Width and height are at least `min_side`; None decodes all pixels.
     """
     source: AbstractContextManager[BufferedReader | BytesIO]
     formats: tuple[str, ...] = FORMATS
@@ -155,8 +155,8 @@ def read_photo(
                     f"{path}: {width} x {height} pixels are more than the {max_pixels / 1e6:g} "
                     f"million that are read here; scale the photo down{remedy}"
                 )
-            if side is not None:
-                image.draft(None, (side, side))
+            if min_side is not None:
+                image.draft(None, (min_side, min_side))
             image.load()
             size = width, height
             with suppress(Exception):

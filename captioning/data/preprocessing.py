@@ -15,7 +15,14 @@ from torch import Tensor
 
 from captioning.configurable import Configurable
 from captioning.data.framing import CROP_SCALE, Box, Fit, crop_box, decoded_side, square
-from captioning.data.images import FORMATS, MAX_PIXELS, DecodedPhoto, Upload, read_photo, upright
+from captioning.data.images import (
+    FORMATS,
+    MAX_PIXELS,
+    DecodedPhoto,
+    Upload,
+    read_reduced_photo,
+    upright,
+)
 from captioning.errors import InputError, reading, shown
 
 
@@ -173,7 +180,7 @@ class Preprocessing(Configurable):
             return photo
         if isinstance(photo, Image):
             return DecodedPhoto(photo, photo.size)
-        return read_photo(photo, max(decoded_side(self.size), min_side), self.max_pixels)
+        return read_reduced_photo(photo, max(decoded_side(self.size), min_side), self.max_pixels)
 
     def _view(self, photo: DecodedPhoto, crop: Box) -> View:
         """A part of a photo, with bars where it lies outside."""

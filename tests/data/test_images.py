@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from captioning.data.images import PhotoSizeError, Upload, read_image, read_photo
+from captioning.data.images import PhotoSizeError, Upload, read_image, read_reduced_photo
 from captioning.errors import InputError
 
 RED, GREEN = (255, 0, 0), (0, 255, 0)
@@ -86,7 +86,7 @@ def test_a_large_jpeg_is_reduced_to_what_is_needed(
     tmp_path: Path, side: int, reduction: int
 ) -> None:
     half_red_half_green(320).save(tmp_path / "large.jpg")
-    image, size = read_photo(tmp_path / "large.jpg", side)
+    image, size = read_reduced_photo(tmp_path / "large.jpg", side)
     assert size == (640, 320)
     assert image.size == (640 // reduction, 320 // reduction)
 
@@ -99,7 +99,7 @@ def test_colours_survive_the_reduction_of_every_kind_of_jpeg(tmp_path: Path, kin
         photo.save(path, "MPO", save_all=True, append_images=[photo])
     else:
         photo.save(path, progressive=kind == "progressive")
-    image, _ = read_photo(path, 40)
+    image, _ = read_reduced_photo(path, 40)
     assert (image.mode, image.size) == ("RGB", (80, 40))
     assert near(image.getpixel((2, 8)), RED)
     assert near(image.getpixel((70, 8)), GREEN)

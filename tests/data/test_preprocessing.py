@@ -9,7 +9,7 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from captioning.data.framing import Fit, decoded_photo, scaled_down
-from captioning.data.images import read_image, read_photo
+from captioning.data.images import read_image, read_reduced_photo
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.errors import InputError
 from tests.conftest import unchecked
@@ -157,7 +157,7 @@ def natural(width: int, height: int) -> Image.Image:
 
 def test_a_reduced_jpeg_gives_the_view_of_the_whole_photo(tmp_path: Path) -> None:
     natural(1200, 900).save(tmp_path / "large.jpg", quality=92)
-    assert read_photo(tmp_path / "large.jpg", 147).image.size == (300, 225)
+    assert read_reduced_photo(tmp_path / "large.jpg", 147).image.size == (300, 225)
     whole = Preprocessing(64)(read_image(tmp_path / "large.jpg"))
     view = Preprocessing(64)(tmp_path / "large.jpg")
     assert (view.crop, view.size) == (whole.crop, whole.size)
