@@ -153,9 +153,9 @@ def test_encoders_compute_channels_last_on_every_device() -> None:
     for layer in encoder.modules():
         if isinstance(layer, nn.Conv2d):
             layer.register_forward_hook(lambda layer, x, y: seen.extend([*x, y]))
-    constant = encoder.constant
+    constant = encoder.frozen_part
     assert isinstance(constant, FrozenStages)
-    encoder.completed(constant(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)))
+    encoder.trained_part(constant(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)))
     assert len(seen) > 100
     moved = [each for each in encoder.to("meta").parameters() if each.dim() == 4]
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in seen + moved)

@@ -21,7 +21,7 @@ from captioning.search.search import generable_log_probs
 FEATURES = ("mean log probability", "mean entropy", "length", "rarest word", "kind of photo")
 """Features of the confidence regression. Log probabilities of words, and entropies of the
 distributions they come from, are in nats; rarest word: the largest logarithm of a word's place by
-frequency, the most frequent first; kind of photo: `Calibration.kind`."""
+frequency, the most frequent first; kind of photo: `Calibration.photo_kind`."""
 
 FEATURES_OF_LISTS = (
     "mean log probability",
@@ -95,15 +95,19 @@ class Calibration:
         differences = torch.where(features.isnan(), 0.0, features - means)
         return (differences @ weights + self.bias).sigmoid()
 
-    def kind(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, " B"]:
-        """Return the feature that depends on the photo alone; NaN if it is unknown."""
+    def photo_kind(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, " B"]:
+        """Return the feature "kind of photo": a linear function of the mean annotation vector.
+
+        It estimates the share of good captions in the data set whose photos look like this one. NaN
+        if the calibration has no weights for it.
+        """
         means = annotations.float().mean(dim=1)
         if not self.photo:
             return means.new_full((len(means),), torch.nan)
         *weights, bias = self.photo
         return means @ means.new_tensor(weights) + bias
 
-    def chance_named(self, word: str, probability: float, kind: float) -> float | None:
+    def chance_named(self, word: str, probability: float, photo_kind: float) -> float | None:
         """Return the chance that people name what a word names; None for function words.
 
         Also None if the calibration has none.
@@ -111,13 +115,13 @@ class Calibration:
         Args:
             word: the word, in any spelling.
             probability: its calibrated probability.
-            kind: `kind` of the photo; NaN for the mean kind.
+            photo_kind: of the photo; NaN for the mean of all photos.
         """
         if not self.named or word.lower() in FUNCTION_WORDS:
             return None
         slope, intercept = self.named[:2]
-        if len(self.named) > 2 and not math.isnan(kind):
-            intercept += self.named[2] * (kind - self.means["kind of photo"])
+        if len(self.named) > 2 and not math.isnan(photo_kind):
+            intercept += self.named[2] * (photo_kind - self.means["kind of photo"])
         odds_against = 1 / min(max(probability, LEAST_CHANCE), 1 - LEAST_CHANCE) - 1
         logit = slope * math.log(odds_against) - intercept
         return (1 - math.tanh(logit / 2)) / 2  # the sigmoid of -logit, without overflow
@@ -139,7 +143,7 @@ def removed_features(config: Mapping[str, Any]) -> list[str]:
 def confidence_features(
     decoded: Decoded,
     logits: Float[Tensor, "B N T V"],
-    kinds: Float[Tensor, " B"],
+    photo_kinds: Float[Tensor, " B"],
     ranks: Sequence[int],
 ) -> Float[Tensor, "B N S"]:
     """Compute the `FEATURES` of captions.
@@ -147,7 +151,7 @@ def confidence_features(
     Args:
         decoded: the captions.
         logits: the logits before each of their tokens.
-        kinds: `Calibration.kind` of the photos.
+        photo_kinds: `Calibration.photo_kind` of the photos.
         ranks: `Vocabulary.frequency_ranks`.
     """
     is_pad = decoded.tokens == PAD
@@ -161,6 +165,6 @@ def confidence_features(
         entropy.sum(dim=2) / length,
         length.float(),
         (decoded.tokens.new_tensor(ranks)[decoded.tokens].amax(dim=2) + 1).float().log(),
-        kinds[:, None].expand_as(length).float(),
+        photo_kinds[:, None].expand_as(length).float(),
     )
     return torch.stack(columns, dim=2)

@@ -30,7 +30,7 @@ from captioning.data.vocabulary import BOS, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.kernels import accelerate, in_parts, on_by_default
-from captioning.maps import default_map, known_maps
+from captioning.maps import default_map, resolve_map_names
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
@@ -75,7 +75,7 @@ class Captioner:
                 f"the decoder has {model.decoder.vocab_size} words, the vocabulary "
                 f"{len(vocabulary)}"
             )
-        [self.default_map] = known_maps([map_name or default_map(model)], model)
+        [self.default_map] = resolve_map_names([map_name or default_map(model)], model)
         self.model = model
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
@@ -216,7 +216,7 @@ class Captioner:
             InputError: the model's numbers overflow, or it has no such map.
         """
         search = search or self.search
-        map_names = known_maps(maps, self.model)
+        map_names = resolve_map_names(maps, self.model)
 
         work = partial(
             caption_batch,
@@ -227,8 +227,16 @@ class Captioner:
             most=most,
             tokens=tokens,
         )
-        parts = self.preprocessing, self.device
-        for captions in photo_batches(photos, work, *parts, batch_size, search.draws, photo_side):
+        batches = photo_batches(
+            photos,
+            work,
+            preprocessing=self.preprocessing,
+            device=self.device,
+            batch_size=batch_size,
+            in_turn=search.draws,
+            photo_side=photo_side,
+        )
+        for captions in batches:
             yield from captions
 
     def batches(
@@ -248,7 +256,14 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
         """
-        return photo_batches(photos, work, self.preprocessing, self.device, batch_size, in_turn)
+        return photo_batches(
+            photos,
+            work,
+            preprocessing=self.preprocessing,
+            device=self.device,
+            batch_size=batch_size,
+            in_turn=in_turn,
+        )
 
     @torch.no_grad()
     def read(
@@ -266,8 +281,10 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        map_names = known_maps(maps, self.model)
-        [streamed_photo] = raise_errors([read_streamed_photo(self.preprocessing, (0, photo))])
+        map_names = resolve_map_names(maps, self.model)
+        streamed_photo = read_streamed_photo((0, photo), self.preprocessing)
+        if isinstance(streamed_photo, PhotoError):
+            raise streamed_photo
         tokens = [text_tokens(self, streamed_photo, text)]
         [caption] = caption_batch(
             self, [streamed_photo], self.search, map_names, runners_up, tokens=tokens
@@ -340,7 +357,7 @@ class Captioner:
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
         search = search or self.search
-        search = search.for_words(self.vocabulary.once, memory.annotations.device)
+        search = search.for_words(self.vocabulary.unrepeatable_ids, memory.annotations.device)
         with self._precision():
             return search(self.network.decoder, memory)
 

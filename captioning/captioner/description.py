@@ -40,13 +40,13 @@ class Chances:
     Attributes:
         tokens: the probability of each token.
         confidences: the probability that each caption is good.
-        kinds: `Calibration.kind` of each photo.
+        photo_kinds: `Calibration.photo_kind` of each photo.
         runners_up: the alternatives to each token, and their probabilities.
     """
 
     tokens: Float[Tensor, "B N T"]
     confidences: Float[Tensor, "B N"] | None
-    kinds: Float[Tensor, " B"] | None
+    photo_kinds: Float[Tensor, " B"] | None
     runners_up: tuple[Int[Tensor, "B N T k"], Float[Tensor, "B N T k"]] | None
 
 
@@ -117,7 +117,7 @@ def describe(
     scores = batch.captions.scores.cpu()
     shown_maps = tuple(map_names) or (captioner.default_map,)
     for image, photo in enumerate(photos):
-        count = max(int((~scores[image].isneginf()).sum()), 1)  # some beams cannot be
+        count = max(int((~scores[image].isneginf()).sum()), 1)  # beams with score -inf are empty
         captions = [
             _caption(captioner, photo, batch, chances, computed_maps, shown_maps, image, rank)
             for rank in range(count)
@@ -131,19 +131,19 @@ def calibrated_chances(
     """Compute the probabilities of captions and words."""
     calibration, captions = captioner.calibration, batch.captions
     logits, log_probs = batch.logits, captions.log_probs
-    confidences = kinds = alternatives = None
+    confidences = photo_kinds = alternatives = None
     if calibration is not None and logits is not None:
-        kinds = calibration.kind(batch.annotations)
+        photo_kinds = calibration.photo_kind(batch.annotations)
         if has_confidence:
             ranks = captioner.vocabulary.frequency_ranks
-            features = confidence_features(captions, logits, kinds, ranks)
+            features = confidence_features(captions, logits, photo_kinds, ranks)
             confidences = calibration.confidence(features).cpu()
         logits = logits / calibration.temperature
         log_probs = token_log_probs(logits, captions.tokens)
     if runners_up and logits is not None:
         words, probabilities = find_alternatives(logits, captions.tokens, runners_up)
         alternatives = words.cpu(), probabilities.cpu()
-    return Chances(log_probs.exp().cpu(), confidences, kinds, alternatives)
+    return Chances(log_probs.exp().cpu(), confidences, photo_kinds, alternatives)
 
 
 def _caption(
@@ -166,10 +166,10 @@ def _caption(
         confidence = chances.confidences[image, rank].item()
     named: tuple[float | None, ...] = ()
     calibration = captioner.calibration
-    if calibration is not None and calibration.named and chances.kinds is not None:
-        kind = chances.kinds[image].item()
+    if calibration is not None and calibration.named and chances.photo_kinds is not None:
+        photo_kind = chances.photo_kinds[image].item()
         pairs = zip(words, probabilities, strict=True)
-        named = tuple(calibration.chance_named(word, chance, kind) for word, chance in pairs)
+        named = tuple(calibration.chance_named(word, chance, photo_kind) for word, chance in pairs)
     return Caption(
         words=words,
         probabilities=probabilities,

@@ -91,7 +91,9 @@ def write_onnx(
         "tokenizer": vocabulary.tokenizer,
         "joints": vocabulary.joints,
         "words": [*SPECIAL, *(vocabulary.spellings.get(word, word) for word in vocabulary.words)],
-        "once": [] if captioner.search.repeats else [word for word in vocabulary.once if word],
+        "once": []
+        if captioner.search.repeats
+        else [word for word in vocabulary.unrepeatable_ids if word],
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
         "calibration": calibration and asdict(calibration),
         "calibrated": calibration is not None and calibration.search == search,

@@ -42,6 +42,7 @@ class StreamedPhoto(NamedTuple):
 def photo_batches(
     photos: Photo | Iterable[Photo],
     work: Callable[[Sequence[StreamedPhoto | PhotoError]], Result],
+    *,
     preprocessing: Preprocessing,
     device: torch.device,
     batch_size: int = BATCH_SIZE,
@@ -64,14 +65,14 @@ def photo_batches(
         rounds = math.ceil(len(sequence) / (batch_size * threads))
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
         size = min(batch_size, max(MIN_BATCH, equal_size))
-    read = partial(read_streamed_photo, preprocessing, photo_side=photo_side)
+    read = partial(read_streamed_photo, preprocessing=preprocessing, photo_side=photo_side)
     streamed_photos = read_ahead(read, enumerate(sequence), AHEAD * size)
     yield from in_threads(work, batched(streamed_photos, size), device, in_turn=in_turn)
 
 
 def read_streamed_photo(
-    preprocessing: Preprocessing,
     numbered_photo: tuple[int, Photo],
+    preprocessing: Preprocessing,
     photo_side: int | None = None,
 ) -> StreamedPhoto | PhotoError:
     """Read a photo, with its place in a stream, or return why it cannot be read.

@@ -254,7 +254,7 @@ def ground_model(
     from captioning.evaluation.captions import split_captions
     from captioning.evaluation.pictures import save_grounding
     from captioning.files import made_folder, write_json
-    from captioning.maps import available_maps, known_maps
+    from captioning.maps import available_maps, resolve_map_names
 
     split, batch_size = data_options.split, model_options.batch_size
     reader = data_options.reader(objects=True)
@@ -264,7 +264,7 @@ def ground_model(
     records = records[: data_options.limit]
     captioner = model_options.load(data_options.max_megapixels)
     map_names = available_maps(captioner.model) if "all" in maps else maps
-    map_names = known_maps(map_names, captioner.model) or (captioner.default_map,)
+    map_names = resolve_map_names(map_names, captioner.model) or (captioner.default_map,)
     has_several = len(map_names) > 1
     folder = made_folder(out or folder_beside(model_options.model) / f"grounding-{split}")
     captions = None

@@ -126,7 +126,7 @@ def feature_cache(
 
     Args:
         folder: the folder of the features, created if missing.
-        encoder: the `constant` part of an Encoder.
+        encoder: the `Encoder.frozen_part`.
         preprocessing: turns photos into images.
         images: paths of the photos.
         name: of the progress bar.

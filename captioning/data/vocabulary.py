@@ -121,7 +121,7 @@ class Vocabulary:
         return len(self._tokens)
 
     @cached_property
-    def once(self) -> list[int]:
+    def unrepeatable_ids(self) -> list[int]:
         """Each token's id, if its word may occur only once in a caption; PAD for other tokens."""
         repeatable = {*SPECIAL, *(self.words if self.repeatable is None else self.repeatable)}
         return [PAD if token in repeatable else index for index, token in enumerate(self._tokens)]

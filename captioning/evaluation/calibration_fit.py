@@ -219,7 +219,7 @@ def _photo_kinds(
     """
     count = len(assessment.is_good)
     if len(np.unique(assessment.data_sets)) < 2:
-        photo_kinds = start.kind(torch.from_numpy(assessment.vectors)[:, None]).numpy()
+        photo_kinds = start.photo_kind(torch.from_numpy(assessment.vectors)[:, None]).numpy()
         return photo_kinds, start.photo
     good_shares = np.zeros(count)
     for number in np.unique(assessment.data_sets):

@@ -92,7 +92,7 @@ class CalibrationReport:
         naming: list[Any] = []
         for assessment, calibration in parts:
             features = torch.from_numpy(assessment.features).double()
-            photo_kinds = calibration.kind(torch.from_numpy(assessment.vectors)[:, None])
+            photo_kinds = calibration.photo_kind(torch.from_numpy(assessment.vectors)[:, None])
             features[:, -1] = photo_kinds
             captions.append((calibration.confidence(features).numpy(), assessment.is_good))
             temperature = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())

@@ -51,12 +51,12 @@ def photos_of(
     if features is None:
         return images
     encoder, side = captioner.model.encoder, captioner.preprocessing.size
-    if encoder.constant is None:
+    if encoder.frozen_part is None:
         raise InputError(
             f"{features}: a model that trained its whole encoder cannot use features; omit "
             "--features"
         )
-    cache = FeatureCache(features, fingerprint(encoder.constant, captioner.preprocessing))
+    cache = FeatureCache(features, fingerprint(encoder.frozen_part, captioner.preprocessing))
     cache.check(images)
     crop = 0.0, 0.0, float(side), float(side)
     return (View(cache[image], crop, (side, side)) for image in images)

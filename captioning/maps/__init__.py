@@ -58,13 +58,13 @@ def word_maps(name: str, batch: CaptionedBatch) -> Maps:
     Raises:
         MapError: the map is unknown, or the model does not have it.
     """
-    known_maps([name], batch.model)
+    resolve_map_names([name], batch.model)
     if name not in MAPS:
         return head_map(name, batch)
     return MAPS[name](batch)
 
 
-def known_maps(names: Sequence[str], model: Model) -> tuple[str, ...]:
+def resolve_map_names(names: Sequence[str], model: Model) -> tuple[str, ...]:
     """Check names of maps; returns them without duplicates and with `HEADS` expanded.
 
     Raises:
@@ -104,7 +104,7 @@ __all__ = [
     "default_map",
     "has_evidence",
     "head_names",
-    "known_maps",
+    "resolve_map_names",
     "shares",
     "word_maps",
 ]

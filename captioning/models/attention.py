@@ -169,7 +169,7 @@ def masked_softmax(
     Args:
         scores: of each region for each query, by any number of heads.
         mask: True for regions that may be attended, at least one per query; others weigh zero.
-            (B, L) for all queries alike, (B, N, L) for those of several heads; None for all.
+            (B, L), or (B, N, L) if the mask differs per query; None for all regions.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None], float("-inf"))
@@ -297,6 +297,6 @@ class MultiHeadAttention(Attention):
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
         """The mixed contexts of all heads, and the mean of their weights."""
-        regions = None if mask is None else mask[:, None]
-        context, weights = self.multi_head(query, keys, regions, with_weights=True)
+        query_mask = None if mask is None else mask[:, None]
+        context, weights = self.multi_head(query, keys, query_mask, with_weights=True)
         return Attended(context, weights.mean(dim=1))

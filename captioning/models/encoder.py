@@ -69,20 +69,20 @@ class Encoder(Configurable, nn.Module):
         return down * rows / size, right * columns / size
 
     @property
-    def constant(self) -> "Encoder | FrozenStages | None":
+    def frozen_part(self) -> "Encoder | FrozenStages | None":
         """The frozen part, whose output can be cached; it takes images and has a `config`.
 
         By default the whole encoder if no parameter is trained, otherwise None.
         """
         return None if any(p.requires_grad for p in self.parameters()) else self
 
-    def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
-        """Compute annotation vectors from the output of `constant` for square images."""
+    def trained_part(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
+        """Compute annotation vectors of square images from the output of `frozen_part`."""
         return features
 
     def train(self, mode: bool = True) -> "Encoder":
         """Switch to training mode; a frozen encoder stays in evaluation mode."""
-        super().train(mode and self.constant is not self)
+        super().train(mode and self.frozen_part is not self)
         return self
 
 
@@ -142,7 +142,7 @@ class CNNEncoder(Encoder):
         self.train()
 
     @property
-    def constant(self) -> "CNNEncoder | FrozenStages | None":
+    def frozen_part(self) -> "CNNEncoder | FrozenStages | None":
         """The encoder if it is frozen, its frozen stages if it has some, otherwise None."""
         if self.first_trained == len(self.stages):
             return self
@@ -178,7 +178,7 @@ class CNNEncoder(Encoder):
             self.train(training)
         return self._grids[height, width]
 
-    def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
+    def trained_part(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
         if self.first_trained == len(self.stages):
             return features
         rows = math.isqrt(features.shape[1])  # as channels last, without a copy

@@ -39,15 +39,15 @@ def cross_entropy(
 
 
 def doubly_stochastic_penalty(
-    weights: Float[Tensor, "B N T L"], real: Bool[Tensor, "B N T"]
+    weights: Float[Tensor, "B N T L"], mask: Bool[Tensor, "B N T"]
 ) -> Float[Tensor, ""]:
     """Penalty on uneven attention over the regions (Xu et al. 2015, eq. 14).
 
     The squared difference between the attention that a region gets over all words and its even
     share T / L, summed over regions and captions. The paper's target is one. As the weights of a
     word sum to one, the two penalties differ by a constant: the gradient is the paper's, and even
-    coverage costs nothing. `real` is true for words, false for padding.
+    coverage costs nothing. `mask` is true for words, false for padding.
     """
-    coverage = (weights * real[..., None]).sum(dim=2)  # (B, N, L)
+    coverage = (weights * mask[..., None]).sum(dim=2)  # (B, N, L)
     difference = coverage - coverage.sum(dim=-1, keepdim=True) / weights.shape[-1]
     return difference.square().sum()

@@ -56,7 +56,7 @@ class Model(nn.Module):
                 frozen stages.
         """
         if images.is_floating_point():
-            return self.encoder.completed(images.float())
+            return self.encoder.trained_part(images.float())
         return self.encoder(images)
 
     def remember(

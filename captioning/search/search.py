@@ -123,7 +123,7 @@ class Search(Configurable):
     draws = False
 
     def __post_init__(self) -> None:
-        self.once: Int[Tensor, " V"] | None = None
+        self.unrepeatable_ids: Int[Tensor, " V"] | None = None
         if self.min_length > self.max_length:
             raise InputError(
                 f"min_length {self.min_length} is greater than max_length {self.max_length}"
@@ -156,12 +156,14 @@ class Search(Configurable):
         """
         return self
 
-    def for_words(self, once: Sequence[int], device: torch.device | str = "cpu") -> "Search":
-        """The search for a vocabulary, given `Vocabulary.once`."""
+    def for_words(
+        self, unrepeatable_ids: Sequence[int], device: torch.device | str = "cpu"
+    ) -> "Search":
+        """The search for a vocabulary, given `Vocabulary.unrepeatable_ids`."""
         if self.repeats:
             return self
         search = copy(self)
-        search.once = torch.tensor(once, device=device)
+        search.unrepeatable_ids = torch.tensor(unrepeatable_ids, device=device)
         return search
 
     @abstractmethod
@@ -177,16 +179,18 @@ class Search(Configurable):
 
         If no word is left, the caption may end.
         """
-        if self.once is not None:  # PAD, which is never generated, for words that may repeat
-            log_probs.scatter_(-1, self.once[tokens], float("-inf"))
+        if (
+            self.unrepeatable_ids is not None
+        ):  # PAD, which is never generated, for words that may repeat
+            log_probs.scatter_(-1, self.unrepeatable_ids[tokens], float("-inf"))
         length, n = tokens.shape[-1], self.no_repeat_ngram
-        ends_early, may_repeat = length < self.min_length, 0 < n <= length
-        if not ends_early and not may_repeat:
+        is_too_short, has_ngrams = length < self.min_length, 0 < n <= length
+        if not is_too_short and not has_ngrams:
             return
         end = log_probs[..., EOS].clone()
-        if ends_early:
+        if is_too_short:
             log_probs[..., EOS] = float("-inf")
-        if may_repeat:  # words that would complete an n-gram for the second time
+        if has_ngrams:  # words that would complete an n-gram for the second time
             prefix, last = tokens[..., length - n + 1 :], tokens[..., n - 1 :]
             repeats = torch.ones_like(last, dtype=torch.bool)
             for index in range(n - 1):

@@ -161,7 +161,7 @@ class CaptioningModule(pl.LightningModule):
         device = self.trainer.strategy.root_device
         encoder = self.model.encoder.to(device)
         if data.features:
-            data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
+            data.keep_features(encoder.frozen_part, fast_encoding if self.kernels else None)
         if self.kernels:
             self.captioner.kernels = True
             self.encode = encoding_for_training(self.captioner.network)
@@ -246,6 +246,8 @@ class CaptioningModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         config = self.captioner.config
-        if self.model.encoder.constant is not self.model.encoder:  # its training moves the offset
+        if (
+            self.model.encoder.frozen_part is not self.model.encoder
+        ):  # its training moves the offset
             config.pop("offset", None)
         checkpoint[CONFIG_KEY] = config

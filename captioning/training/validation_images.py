@@ -13,7 +13,7 @@ from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.records import Record
 from captioning.evaluation.grounding import Lexicon, categories, ground
-from captioning.maps import known_maps
+from captioning.maps import resolve_map_names
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.viewing.html_document import save_html
@@ -92,7 +92,7 @@ class ValidationImages(pl.Callback):
     maps: list[str] | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        known_maps(self.maps or (), pl_module.model)
+        resolve_map_names(self.maps or (), pl_module.model)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not self.images or trainer.sanity_checking:
@@ -253,7 +253,7 @@ class ValidationGrounding(pl.Callback):
     map: str | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        self._maps = known_maps([self.map] if self.map else (), pl_module.model)
+        self._maps = resolve_map_names([self.map] if self.map else (), pl_module.model)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         # Every process computes the same scores, since any of them may be monitored.

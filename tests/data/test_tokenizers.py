@@ -151,6 +151,6 @@ def test_words_that_people_repeat_may_be_repeated() -> None:
     captions = ["a tennis ball on a tennis court", "a tennis ball and a tennis net", "a dog, a dog"]
     vocabulary = Vocabulary.build([*captions, *["a man on a man"] * 2, *["man"] * 50, "men on men"])
     assert vocabulary.repeatable == {"a", "tennis"}  # dog once, man 2 in 56
-    kept = {vocabulary.words[index - 4] for index in vocabulary.once if index != PAD}
+    kept = {vocabulary.words[index - 4] for index in vocabulary.unrepeatable_ids if index != PAD}
     assert kept == set(vocabulary.words) - {"a", "tennis"}
-    assert not any(Vocabulary(vocabulary.words).once)
+    assert not any(Vocabulary(vocabulary.words).unrepeatable_ids)

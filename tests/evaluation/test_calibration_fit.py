@@ -86,8 +86,13 @@ def test_a_calibration_is_unsure_of_what_is_like_no_photo() -> None:
     before, after = fit_calibration(photos), fit_calibration(photos, patterns=patterns)
     photo_vectors = torch.from_numpy(photos.vectors)[:, None]
     pattern_vectors = torch.from_numpy(patterns)[:, None]
-    assert before.kind(pattern_vectors).mean() > 0.5 > 0.3 > after.kind(pattern_vectors).mean()
-    assert after.kind(photo_vectors).mean() == pytest.approx(photos.is_good.mean(), abs=0.02)
+    assert (
+        before.photo_kind(pattern_vectors).mean()
+        > 0.5
+        > 0.3
+        > after.photo_kind(pattern_vectors).mean()
+    )
+    assert after.photo_kind(photo_vectors).mean() == pytest.approx(photos.is_good.mean(), abs=0.02)
 
 
 def test_two_kinds_of_photos_with_other_naming_rates_get_both() -> None:

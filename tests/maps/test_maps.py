@@ -15,7 +15,7 @@ from captioning.maps import (
     available_maps,
     default_map,
     head_names,
-    known_maps,
+    resolve_map_names,
     word_maps,
 )
 from tests.maps.conftest import captioned_batch
@@ -74,7 +74,7 @@ def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None
     model = captioned_batch(kind).model
     assert default_map(model) == expected
     assert available_maps(model)[0] == expected
-    assert available_maps(model) == known_maps(available_maps(model), model)
+    assert available_maps(model) == resolve_map_names(available_maps(model), model)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None
 def test_a_map_that_a_model_does_not_have_is_refused_by_name(kind: str, name: str) -> None:
     batch = captioned_batch(kind)
     with pytest.raises(MapError, match=name):
-        known_maps([name], batch.model)
+        resolve_map_names([name], batch.model)
     with pytest.raises(MapError, match=name):
         word_maps(name, batch)

@@ -182,7 +182,7 @@ def test_without_a_network_the_option_of_a_file_is_named_at_once(
 def test_weights_come_from_a_shipped_models_encoder(weights: str) -> None:
     encoder, shipped = CNNEncoder("small", weights), load("shapes").model.encoder
     assert isinstance(shipped, CNNEncoder)
-    assert encoder.constant is encoder
+    assert encoder.frozen_part is encoder
     for name, value in shipped.stages.state_dict().items():
         torch.testing.assert_close(encoder.stages.state_dict()[name], value, rtol=0, atol=0)
 
@@ -207,24 +207,24 @@ def test_annotations_can_be_completed_from_what_never_changes(
     backbone: str, trainable_stages: int
 ) -> None:
     encoder = CNNEncoder(backbone, weights=None, grid=3, trainable_stages=trainable_stages)
-    kept = encoder.constant(images())
+    kept = encoder.frozen_part(images())
     assert not kept.requires_grad
     trained_step(encoder)
-    assert encoder.constant(images()).equal(kept)
+    assert encoder.frozen_part(images()).equal(kept)
     annotations = encoder(images())
-    assert encoder.completed(kept).equal(annotations)
+    assert encoder.trained_part(kept).equal(annotations)
     assert annotations.requires_grad == (trainable_stages > 0)
 
 
 def test_what_never_changes_is_the_same_for_every_trained_rest() -> None:
     torch.manual_seed(0)
     encoder = CNNEncoder("mobilenet_v2", weights=None, trainable_stages=2)
-    key = fingerprint(encoder.constant, Preprocessing(32))
+    key = fingerprint(encoder.frozen_part, Preprocessing(32))
     trained_step(encoder)
-    assert fingerprint(encoder.constant, Preprocessing(32)) == key
+    assert fingerprint(encoder.frozen_part, Preprocessing(32)) == key
     other = CNNEncoder("mobilenet_v2", weights=None, trainable_stages=3)
     other.load_state_dict(encoder.state_dict())
-    assert fingerprint(other.constant, Preprocessing(32)) != key
+    assert fingerprint(other.frozen_part, Preprocessing(32)) != key
 
 
 @pytest.mark.parametrize("with_weights", [True, False])
@@ -243,11 +243,11 @@ def test_trained_stages_keep_statistics_that_came_with_weights(
 
 def test_an_encoder_of_ones_own_is_constant_if_it_is_frozen() -> None:
     frozen, trained = Patches(trained=False), Patches()
-    assert frozen.constant is frozen
-    assert trained.constant is None
+    assert frozen.frozen_part is frozen
+    assert trained.frozen_part is None
     assert frozen.train()(images()).equal(frozen.eval()(images()))  # no dropout: it stays at rest
     assert not trained.train()(images()).equal(trained.eval()(images()))
-    assert frozen.completed(frozen(images())).equal(frozen(images()))
+    assert frozen.trained_part(frozen(images())).equal(frozen(images()))
 
 
 def test_a_cell_of_the_small_network_looks_at_its_own_middle() -> None:
