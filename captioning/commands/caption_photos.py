@@ -97,7 +97,7 @@ def caption(
         results = read_captions(captioner, paths, text, map_names)
     else:
         search = caption_search(captioner, search_options, caption_options)
-        has_page = picture_options.html is not None  # with all captions and their alternatives
+        has_page = picture_options.html is not None
         writes_confidence = has_page or line_options.json or text_options.csv is not None
         check_confidence(captioner, search, line_options, writes_confidence)
         results = captioner.stream(
@@ -105,23 +105,15 @@ def caption(
             search,
             map_names,
             runners_up=RUNNERS_UP if has_page else 0,
-            most=None if has_page else caption_options.captions or 1,
+            most=None if has_page else caption_options.captions or 1,  # a page has all captions
             batch_size=model_options.batch_size,
             photo_side=picture_options.photo_side,
         )
-    outputs.append(
-        line_output(
-            line_options, text_options, has_probabilities=text is not None, is_alone=not outputs
-        )
-    )
+    has_probabilities, is_alone = text is not None, not outputs
+    outputs.append(line_output(line_options, text_options, has_probabilities, is_alone))
+    count = caption_options.captions
     unreadable = write_captions(
-        paths,
-        results,
-        outputs,
-        caption_options.captions,
-        text_options,
-        line_options,
-        max_megapixels,
+        paths, results, outputs, count, text_options, line_options, max_megapixels
     )
     return int(unreadable > 0)
 
