@@ -161,7 +161,7 @@ def test_variables_of_w_and_b_name_project_and_run(tmp_path: Path, monkeypatch: 
     ):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        _, board = loggers(tmp_path / "run", {}, resume=False, logged=None)
+        _, board = loggers(tmp_path / "run", {}, resume=False, uploaded=None)
         assert isinstance(board, WandbLogger)
         assert (board._wandb_init["project"], board._wandb_init["name"]) == expected
 

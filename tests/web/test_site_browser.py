@@ -17,7 +17,7 @@ from PIL import Image
 
 from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, joined
+from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, join_words
 from captioning.data.vocabulary import Vocabulary
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
@@ -234,7 +234,7 @@ def test_captions_have_spaces_where_python_writes_them(page: Any) -> None:
             f"return lists.map((each) => joined(each, '{name}', joints)) }}",
             [lists, joints],
         )
-        assert found == [joined(each, name, joints) for each in lists]
+        assert found == [join_words(words, name, joints) for words in lists]
         assert len({text.count(" ") for text in found}) > 3
 
 
