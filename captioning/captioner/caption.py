@@ -86,7 +86,9 @@ class Caption:
     _compute_map: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
         default=None, compare=False
     )
-    _measure_offset: Callable[[], tuple[float, float]] | None = field(default=None, compare=False)
+    _measure_cell_offset: Callable[[], tuple[float, float]] | None = field(
+        default=None, compare=False
+    )
 
     def __repr__(self) -> str:
         """One line, with the confidence if there is one."""
@@ -97,7 +99,7 @@ class Caption:
         shown = tuple(name for name in self.shown_maps if name in self.maps) or tuple(self.maps)
         photo = self.photo if isinstance(self.photo, str | Path) else None
         state = self.__dict__ | {"photo": photo, "shown_maps": shown, "offset": self.offset}
-        return state | {"_compute_map": None, "_measure_offset": None}
+        return state | {"_compute_map": None, "_measure_cell_offset": None}
 
     @cached_property
     def offset(self) -> tuple[float, float]:
@@ -105,7 +107,7 @@ class Caption:
 
         Pictures and pages move maps by it. An encoder whose file has none is measured once.
         """
-        return (0.0, 0.0) if self._measure_offset is None else self._measure_offset()
+        return (0.0, 0.0) if self._measure_cell_offset is None else self._measure_cell_offset()
 
     @property
     def text(self) -> str:

@@ -185,7 +185,9 @@ def _caption(
         runners_up=_runners_up(captioner, chances, image, rank, length),
         photo=None if isinstance(photo.photo, View) else photo.photo,
         _compute_map=partial(_map, captioner, photo, tokens, length),
-        _measure_offset=partial(captioner.model.encoder.cell_offset, captioner.preprocessing.size),
+        _measure_cell_offset=partial(
+            captioner.model.encoder.cell_offset, captioner.preprocessing.size
+        ),
     )
 
 

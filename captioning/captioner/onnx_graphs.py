@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
-from captioning.data.vocabulary import BOS, SPECIAL
+from captioning.data.vocabulary import BOS, PAD, SPECIAL
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
 from captioning.maps.evidence_map import evidence, evidence_shares, has_evidence
@@ -83,6 +83,9 @@ def write_onnx(
     _write(folder / "step.onnx", step, inputs, outputs, axes)
     search, vocabulary = captioner.search.config, captioner.vocabulary
     calibration = calibration or captioner.calibration
+    unrepeatable_ids: list[int] = []
+    if not captioner.search.repeats:
+        unrepeatable_ids = [index for index in vocabulary.unrepeatable_ids if index != PAD]
     settings = {
         "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
         "grid": [rows, columns],
@@ -91,9 +94,7 @@ def write_onnx(
         "tokenizer": vocabulary.tokenizer,
         "joints": vocabulary.joints,
         "words": [*SPECIAL, *(vocabulary.spellings.get(word, word) for word in vocabulary.words)],
-        "once": []
-        if captioner.search.repeats
-        else [word for word in vocabulary.unrepeatable_ids if word],
+        "once": unrepeatable_ids,
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
         "calibration": calibration and asdict(calibration),
         "calibrated": calibration is not None and calibration.search == search,

@@ -111,7 +111,7 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
     for axes, mention in zip(panels, mentions, strict=False):
         photo = read_image(mention.image, max_pixels)
         target = mention.target
-        _, picture = word_panels(photo, mention.weights[None], target.crop, target.offset)
+        _, picture = word_panels(photo, mention.weights[None], target.crop, target.cell_offset)
         axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
         for left, top, *size in target.boxes:
             box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)

@@ -77,7 +77,7 @@ def ground(
         lexicon=lexicon or Lexicon.of(categories(records)),
         vocabulary=frozenset(captioner.vocabulary.words),
         grid=captioner.model.encoder.grid(side, side),
-        offset=captioner.model.encoder.cell_offset(side),
+        cell_offset=captioner.model.encoder.cell_offset(side),
     )
     scorer = MapScorer(drops, curves, seed)
     mentions: dict[str, list[GroundedMention]] = {name: [] for name in names}
@@ -197,13 +197,13 @@ class MentionFinder:
         lexicon: the words that name each category.
         vocabulary: the words that the model knows.
         grid: rows and columns of the model's maps.
-        offset: of the cells of the grid, in rows and columns.
+        cell_offset: of the cells of the grid, in rows and columns.
     """
 
     lexicon: Lexicon
     vocabulary: frozenset[str]
     grid: tuple[int, int]
-    offset: tuple[float, float]
+    cell_offset: tuple[float, float]
 
     def find(
         self, record: Record, view: View, caption_words: Sequence[str] | None
@@ -240,7 +240,11 @@ class MentionFinder:
         objects = [image_object for image_object in record.objects if image_object.name == category]
         try:
             return Target.of(
-                objects, size=view.size, crop=view.crop, grid=self.grid, offset=self.offset
+                objects,
+                size=view.size,
+                crop=view.crop,
+                grid=self.grid,
+                cell_offset=self.cell_offset,
             )
         except InputError as error:
             raise InputError(f"{record.image}: {category}: {error}") from None

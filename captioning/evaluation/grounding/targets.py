@@ -103,7 +103,9 @@ def _overlaps(
     return lengths / np.maximum(np.diff(cells), 1e-9)[:, None]
 
 
-def cell_edges(crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (0.0, 0.0)) -> Edges:
+def cell_edges(
+    crop: Box, grid: tuple[int, int], cell_offset: tuple[float, float] = (0.0, 0.0)
+) -> Edges:
     """Compute the edges of the cells of a grid over a crop.
 
     Edges inside the crop are moved by an offset in rows and columns (`Encoder.cell_offset`), the
@@ -111,7 +113,7 @@ def cell_edges(crop: Box, grid: tuple[int, int], offset: tuple[float, float] = (
     """
     left, top, width, height = crop
     rows, columns = grid
-    row_offset, column_offset = offset
+    row_offset, column_offset = cell_offset
     return (
         _axis_edges(rows, start=top, extent=height, offset=row_offset),
         _axis_edges(columns, start=left, extent=width, offset=column_offset),
@@ -154,15 +156,15 @@ class Target:
         crop: the part of the photo that the model sees; the cells of the grid cover it.
         boxes: the boxes of the objects that are at least partly inside the crop.
         covers_middle: whether one of the boxes contains the middle of the crop.
-        offset: of the cells, in rows and columns; see `cell_edges`.
-        coverage: of the cells with the offset.
-        unshifted_coverage: of the cells without the offset.
+        cell_offset: of the cells, in rows and columns; see `cell_edges`.
+        coverage: of the cells with `cell_offset`.
+        unshifted_coverage: of the cells without it.
     """
 
     crop: Box
     boxes: tuple[Box, ...]
     covers_middle: bool
-    offset: tuple[float, float]
+    cell_offset: tuple[float, float]
     coverage: Coverage
     unshifted_coverage: Coverage
 
@@ -174,7 +176,7 @@ class Target:
         size: tuple[int, int],
         crop: Box,
         grid: tuple[int, int],
-        offset: tuple[float, float] = (0.0, 0.0),
+        cell_offset: tuple[float, float] = (0.0, 0.0),
     ) -> "Target | None":
         """Locate a category's objects; returns None if all of them are outside the crop.
 
@@ -185,7 +187,7 @@ class Target:
             size: width and height of the photo in pixels.
             crop: the part of the photo that the model sees.
             grid: rows and columns of cells.
-            offset: of the cells, in rows and columns.
+            cell_offset: of the cells, in rows and columns.
 
         Raises:
             InputError: a mask cannot be decoded, or is of a photo of another size.
@@ -209,8 +211,8 @@ class Target:
             crop=crop,
             boxes=tuple(boxes),
             covers_middle=bool(boxes_area.contains_centres(crop_edges)),
-            offset=offset,
-            coverage=Coverage.of(boxes_area, masks_area, cell_edges(crop, grid, offset)),
+            cell_offset=cell_offset,
+            coverage=Coverage.of(boxes_area, masks_area, cell_edges(crop, grid, cell_offset)),
             unshifted_coverage=Coverage.of(boxes_area, masks_area, cell_edges(crop, grid)),
         )
 
@@ -306,7 +308,7 @@ def map_values(weights: Weights, target: Target) -> dict[str, float]:
     Pointing is 1 if the centre of the cell with the largest weight is inside a box, else 0; if
     several cells tie, the share of them that is inside. Mass is the share of the weights that lies
     inside, each spread evenly over its cell; mass in mask is omitted without masks. Only the cells
-    of the model's map have the target's offset.
+    of the model's map have the target's `cell_offset`.
     """
     grid = weights.shape
     uniform = np.full(grid, 1 / np.prod(grid))

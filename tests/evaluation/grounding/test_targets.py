@@ -48,9 +48,9 @@ def area(*boxes: tuple[float, ...]) -> Area:
 def target(
     *objects: ImageObject,
     grid: tuple[int, int] = GRID,
-    offset: tuple[float, float] = (0.0, 0.0),
+    cell_offset: tuple[float, float] = (0.0, 0.0),
 ) -> Target:
-    target = Target.of(objects, size=SIZE, crop=CROP, grid=grid, offset=offset)
+    target = Target.of(objects, size=SIZE, crop=CROP, grid=grid, cell_offset=cell_offset)
     assert target is not None
     return target
 
@@ -77,7 +77,7 @@ def test_a_cell_is_held_where_its_centre_is_inside() -> None:
 
 
 def test_cells_with_an_offset_look_where_moved_boxes_are() -> None:
-    moved = target(dog(55, 25, 20, 30), offset=(0.25, 0.5))
+    moved = target(dog(55, 25, 20, 30), cell_offset=(0.25, 0.5))
     still = target(dog(45, 20, 20, 30))
     np.testing.assert_allclose(moved.coverage.box_shares, still.coverage.box_shares, atol=1e-12)
     np.testing.assert_array_equal(
