@@ -85,6 +85,12 @@ class PictureOptions:
         folders = {".png": self.overlay, ".gif": self.gif, ".html": self.html}
         return {suffix: folder for suffix, folder in folders.items() if folder is not None}
 
+    def map_names(self, default_map: str) -> tuple[str, ...]:
+        """Return the maps that the pictures show, by default the model's default map."""
+        if not self.folders:
+            return ()
+        return self.maps or (default_map,)
+
     @property
     def photo_side(self) -> int | None:
         """The pixels that pictures need along the longer side of a photo; pages need the file."""

@@ -90,9 +90,7 @@ def caption(
         list(sources.photos()), sources.paths, text_options, picture_options, overwrite
     )
     captioner = model_options.load(max_megapixels)
-    map_names: Sequence[str] = ()
-    if picture_options.folders:
-        map_names = picture_options.maps or [captioner.default_map]
+    map_names = picture_options.map_names(captioner.default_map)
     if text is not None:
         results = read_captions(captioner, paths, text, map_names)
     else:
