@@ -62,9 +62,8 @@ def test_evaluate_takes_the_features_that_a_training_computes(
     assert (features / file).read_bytes() == (trained / file).read_bytes()
     evaluate = ["evaluate", "--model", str(run / "best.ckpt"), "--data", str(shapes_data)]
     assert main([*evaluate, "--out", str(tmp_path / "a")]) == 0
-    monkeypatch.setattr(
-        "captioning.data.preprocessing.read_reduced_photo", None
-    )  # no photo is read
+    # No photo is read.
+    monkeypatch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
     assert main([*evaluate, "--out", str(tmp_path / "b"), "--features", str(features)]) == 0
     for name in ("captions.json", "scores.json"):
         found, again = (json.loads((tmp_path / folder / name).read_text()) for folder in "ab")

@@ -42,9 +42,8 @@ def test_features_are_used_by_the_next_training(
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
     first = train_into("a", *frozen)
-    monkeypatch.setattr(
-        "captioning.data.preprocessing.read_reduced_photo", None
-    )  # no photo is read
+    # No photo is read.
+    monkeypatch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
     assert_same_training(first, train_into("b", *frozen))
 
 
