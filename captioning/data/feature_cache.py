@@ -137,7 +137,8 @@ def feature_cache(
     if distributed.is_available() and distributed.is_initialized():
         process, count = distributed.get_rank(), distributed.get_world_size()
     key, root = fingerprint(encoder, preprocessing), _absolute(folder)
-    plan: list[Any] = [{}, 0]  # hashes of the photos to encode, and the number of the first file
+    hashes: dict[str, str] = {}  # of the photos to encode, by their paths
+    first_file = 0  # its number
     is_writer = process == 0 and (not folder.exists() or os.access(folder, os.W_OK))
     with only_writer(folder) if is_writer else nullcontext():
         if is_writer:
@@ -146,13 +147,14 @@ def feature_cache(
         if process == 0:
             with stage(f"{name}: comparing {folder} with the photos"):
                 cache = FeatureCache(folder, key)
-                plan = [cache.changed(images), cache.next_file]
+                hashes, first_file = cache.changed(images), cache.next_file
                 for image in cache.missing(images):
-                    if _absolute(image) not in plan[0]:
+                    if _absolute(image) not in hashes:
                         raise InputError(f"{image}: no such file; check the path")
         if count > 1:
-            distributed.broadcast_object_list(plan)
-        hashes, first_file = plan
+            work: list[Any] = [hashes, first_file]
+            distributed.broadcast_object_list(work)
+            hashes, first_file = work
         batches = list(enumerate(batched(hashes, BATCH), first_file))[process::count]
         photos = [Path(photo) for _, batch in batches for photo in batch]
         encode = faster(encoder) if faster and photos else encoder

@@ -26,7 +26,7 @@ PARQUET, TAR = ".parquet", ".tar"
 SAVED = ("dataset_dict.json", "state.json")  # written by `save_to_disk`
 
 
-class Rows(NamedTuple):
+class SplitColumns(NamedTuple):
     """A split of a data set of `datasets`, which maps its files into memory."""
 
     photos: dict[str, Any]  # by column: the bytes of photos, or the paths of their files
@@ -78,7 +78,7 @@ def holds_files(root: Path, pattern: str) -> bool:
 
 
 @lru_cache
-def rows_by_split(root: Path) -> dict[str, Rows]:
+def columns_by_split(root: Path) -> dict[str, SplitColumns]:
     """Load the splits of a data set by name; an empty dictionary if `root` holds no rows.
 
     A folder of `save_to_disk` is mapped into memory as it is. Of Parquet files, the library writes
@@ -107,7 +107,9 @@ def rows_by_split(root: Path) -> dict[str, Rows]:
         else:  # by our list of files: a README in the folder may name addresses
             tables = datasets.load_dataset("parquet", data_files=parquet_files(root))
         splits = tables if isinstance(tables, dict) else {str(tables.split or "train"): tables}
-        return {str(split): _rows(table, datasets.Image) for split, table in splits.items()}
+        return {
+            str(split): _split_columns(table, datasets.Image) for split, table in splits.items()
+        }
     except InputError:
         raise
     except Exception as error:  # of pyarrow or of any other library that it reads files with
@@ -141,7 +143,7 @@ def _is_saved(root: Path) -> bool:
     return any((root / name).is_file() for name in SAVED)
 
 
-def _rows(table: Any, image: Any) -> Rows:
+def _split_columns(table: Any, image: Any) -> SplitColumns:
     """The columns of a split: photos are of the library's type `image`, or bytes.
 
     The first column of photos is the one called image, if there is one.
@@ -164,7 +166,7 @@ def _rows(table: Any, image: Any) -> Rows:
     columns = table.select_columns(texts)
     if columns.data.nbytes > MAX_BYTES:  # a kilobyte of Parquet can hold gigabytes
         raise ValueError(f"more than {MAX_BYTES:,} bytes of text")
-    return Rows(photos, columns.with_format("arrow"))
+    return SplitColumns(photos, columns.with_format("arrow"))
 
 
 def _content(path: str | Path) -> bytes | str | Path | None:
@@ -173,7 +175,7 @@ def _content(path: str | Path) -> bytes | str | Path | None:
     number, _, column = photo.name.partition(":")
     if not (number.isascii() and number.isdecimal()) or os.path.lexists(photo):
         return path
-    splits = rows_by_split(Path(os.path.abspath(photo.parent.parent)))  # noqa: PTH100 - keeps links
+    splits = columns_by_split(Path(os.path.abspath(photo.parent.parent)))  # noqa: PTH100 - keeps links
     if not splits:
         return path
     if photo.parent.name not in splits:

@@ -19,7 +19,7 @@ from captioning.captioner import Captioner, load
 from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.data.folder_check import check
 from captioning.data.images import read_image
-from captioning.data.photo_files import rows_by_split
+from captioning.data.photo_files import columns_by_split
 from captioning.data.readers import reader_for
 from captioning.data.references import read_references, read_results
 from captioning.data.vocabulary import Vocabulary
@@ -111,7 +111,7 @@ def text(content: object) -> Callable[[], bytes]:
 
 def data_set(path: Path) -> None:
     """All splits of a data set, as training and `check` read them."""
-    rows_by_split.cache_clear()  # of this path's earlier content
+    columns_by_split.cache_clear()  # of this path's earlier content
     reader = reader_for(path if path.suffix in (".csv", ".jsonl", ".json") else path.parent)
     data_set = reader.read()
     for split in data_set.splits:

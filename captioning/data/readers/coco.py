@@ -7,7 +7,7 @@ from typing import Any
 
 from captioning.data.readers import dataset_files
 from captioning.data.readers.data_set import UNLISTED, DataSet, Problem
-from captioning.data.readers.fields import field, listed, numbered, parse_entries
+from captioning.data.readers.fields import field, numbered, parse_entries, shown_names
 from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.records import ImageObject, Record
 from captioning.data.splits import split_in, split_name
@@ -101,7 +101,7 @@ class Coco(Reader):
         photo_names = [names[image_id] for image_id in captions]
         folder_split = split_in(release) or split
         folders = self._photo_folders(release, folder_split)
-        photos = self.find_photos(photo_names, file, folders, split=folder_split)
+        photos = self.photo_paths(photo_names, file, folders, split=folder_split)
         records = [
             Record(photo, image_id, tuple(captions[image_id]), tuple(objects.get(image_id, ())))
             for photo, image_id in zip(photos, captions, strict=True)
@@ -217,7 +217,7 @@ class Karpathy(Reader):
         if self.root.is_dir():
             files = dataset_files.json_files(self.root, *KARPATHY_KEYS)
         if len(files) != 1:
-            names = listed(file.name for file in files)
+            names = shown_names(file.name for file in files)
             raise InputError(f"{self.root}: holds {names}; give the path of one dataset_*.json")
         [file] = files
         with reading(f"{file}: not Karpathy's format"):

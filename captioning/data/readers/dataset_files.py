@@ -13,11 +13,11 @@ from captioning.files import opened, walk
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 
-MOST_FILES = 100
-"""JSON files that are looked into; a folder of more has one for each photo."""
+MAX_FILES = 100
+"""Maximum number of JSON files to look into; a folder of more has one for each photo."""
 
-MOST_PARTS = 8
-"""Last parts of a path that are compared."""
+MAX_PARTS = 8
+"""Maximum number of last parts of a path that are compared."""
 
 
 def photo_folders(*bases: Path) -> list[Path]:
@@ -41,7 +41,7 @@ def json_files(root: Path, *keys: str) -> list[Path]:
         files = [root] if root.suffix.lower() == ".json" else []
     else:
         files = [*sorted(root.glob("*.json")), *sorted((root / "annotations").glob("*.json"))]
-    if len(files) > MOST_FILES:
+    if len(files) > MAX_FILES:
         return []
     return [file for file in files if not keys or has_keys(file, *keys)]
 
@@ -123,8 +123,8 @@ def id_finder(image_ids: Iterable[int | str]) -> Callable[[int | str], int | str
 
 
 def path_ends(path: str) -> list[tuple[str, ...]]:
-    """The last parts of a path, from the most to its file name alone."""
-    parts = PureWindowsPath(path).parts[-MOST_PARTS:]  # separated by slashes or backslashes
+    """The last parts of a path, from `MAX_PARTS` of them to the file name alone."""
+    parts = PureWindowsPath(path).parts[-MAX_PARTS:]  # separated by slashes or backslashes
     return [parts[first:] for first in range(len(parts))]
 
 

@@ -12,19 +12,19 @@ Parsed = TypeVar("Parsed")
 class Entry(NamedTuple):
     """A row of a table or an element of a JSON list, as read."""
 
-    list_name: str  # captions.json: annotation
-    number: int | str
+    source: str  # the file and the kind of its entries, for messages: captions.json: annotation
+    key: int | str  # its number there, or its name
     value: Any
 
     @property
     def place(self) -> str:
         """The place for messages: ``captions.json: annotation 1``."""
-        return f"{self.list_name} {self.number}"
+        return f"{self.source} {self.key}"
 
 
-def numbered(list_name: str, values: Iterable[Any]) -> Iterator[Entry]:
+def numbered(source: str, values: Iterable[Any]) -> Iterator[Entry]:
     """Entries whose places are numbered from 1: ``captions.json: annotation 1`` and so on."""
-    return (Entry(list_name, number, value) for number, value in enumerate(values, start=1))
+    return (Entry(source, number, value) for number, value in enumerate(values, start=1))
 
 
 def parse_entries(
@@ -51,6 +51,6 @@ def field(entry: Any, key: str, *types: type) -> Any:
     return entry[key]
 
 
-def listed(names: Iterable[object]) -> str:
-    """Names for a message, which a broken file may have thousands of."""
+def shown_names(names: Iterable[object]) -> str:
+    """Names for a message, cut off after 200 characters; a broken file may have thousands."""
     return ", ".join(map(str, names))[:200] or "none"

@@ -6,6 +6,7 @@ Image-to-Sentence Models".
 
 import re
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -106,19 +107,18 @@ class Flickr30kEntities(Reader):
 
     def _read_file(self, file: Path, split: str) -> SplitsAndProblems:
         names = _read_list(file)
-        photos = self.find_photos([f"{name}.jpg" for name in names], file)
-        entries = [
-            Entry(f"{self.root}:", name, (name, photo, self._needs_objects(split)))
-            for name, photo in zip(names, photos, strict=True)
-        ]
-        records, problems = parse_entries(entries, self._parse_image, split)
+        photos = self.photo_paths([f"{name}.jpg" for name in names], file)
+        images = zip(names, photos, strict=True)
+        entries = [Entry(f"{self.root}:", name, (name, photo)) for name, photo in images]
+        parse_image = partial(self._parse_image, needs_objects=self._needs_objects(split))
+        records, problems = parse_entries(entries, parse_image, split)
         return {split: records}, problems
 
     def _needs_objects(self, split: str) -> bool:
         return self.objects if isinstance(self.objects, bool) else split_name(self.objects) == split
 
-    def _parse_image(self, image: tuple[str, Path, bool]) -> Record:
-        name, photo, needs_objects = image
+    def _parse_image(self, image: tuple[str, Path], needs_objects: bool) -> Record:
+        name, photo = image
         sentences = read_text(self.root / SENTENCES / f"{name}.txt").splitlines()
         captions: list[str] = []
         phrases: list[tuple[Phrase, ...]] = []

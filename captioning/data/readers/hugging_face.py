@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from captioning.data.photo_files import holds_rows, rows_by_split
+from captioning.data.photo_files import columns_by_split, holds_rows
 from captioning.data.readers.data_set import DataSet, Problem
 from captioning.data.readers.fields import Entry
 from captioning.data.readers.reader import Reader, Row
-from captioning.data.readers.rows import table_of
+from captioning.data.readers.rows import parse_table
 from captioning.errors import InputError, reading
 
 
@@ -49,7 +49,7 @@ class HuggingFace(Reader):
         return holds_rows(root)
 
     def read(self) -> DataSet:
-        splits = rows_by_split(Path(os.path.abspath(self.root)))  # noqa: PTH100 - keeps links
+        splits = columns_by_split(Path(os.path.abspath(self.root)))  # noqa: PTH100 - keeps links
         rows: list[Row] = []
         problems: list[Problem] = []
         for split, split_rows in splits.items():
@@ -61,7 +61,7 @@ class HuggingFace(Reader):
                 )
             with reading(self.root):
                 entries = list(self._entries(split, split_rows.texts, photo_column))
-            table = table_of(self.root, entries, self.caption_column, photo_column, split)
+            table = parse_table(self.root, entries, self.caption_column, photo_column, split)
             rows += (row._replace(split=row.split or split) for row in table.rows)
             problems += table.problems
         return self.make_data_set(self.make_records(rows, self.root), problems)
@@ -78,7 +78,13 @@ class HuggingFace(Reader):
                 yield Entry(f"{self.root}: row", name, {**empty, **columns, photo_column: name})
                 number += 1
 
-    def find_photos(
-        self, names: list[str], source: Path, folders: Sequence[Path] = (), **options: Any
+    def photo_paths(
+        self,
+        names: list[str],
+        source: Path,
+        folders: Sequence[Path] = (),
+        *,
+        split: str | None = None,
+        required: bool = True,
     ) -> list[Path]:
         return [Path(name) if self.captions_only else self.root / name for name in names]

@@ -17,7 +17,7 @@ several, it is a problem of its split, and only those who ask for this split get
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from captioning.data.readers import dataset_files
 from captioning.data.readers.data_set import UNREADABLE, DataSet, Problem
@@ -84,36 +84,57 @@ class Reader:
         """
         raise NotImplementedError
 
-    def find_photos(
-        self, names: list[str], source: Path, folders: Sequence[Path] = (), **options: Any
+    def photo_paths(
+        self,
+        names: list[str],
+        source: Path,
+        folders: Sequence[Path] = (),
+        *,
+        split: str | None = None,
+        required: bool = True,
     ) -> list[Path]:
-        """The photos that a file names, in these or the usual folders; see `find_images`."""
+        """The paths of the photos that a file names, in these or the usual folders.
+
+        The arguments are those of `find_images`.
+        """
         if self.captions_only:
             return list(map(Path, names))
         if not folders:
             usual = dataset_files.photo_folders(source.parent, self.folder)
             folders = usual if self.images is None else [self.images]
-        return dataset_files.find_images(names, folders, source, **options)
+        return dataset_files.find_images(names, folders, source, split, required)
 
     def make_records(
-        self, rows: Iterable[Row], source: Path, folders: Sequence[Path] = (), **options: Any
+        self,
+        rows: Iterable[Row],
+        source: Path,
+        folders: Sequence[Path] = (),
+        *,
+        split: str | None = None,
+        required: bool = True,
     ) -> dict[str, list[Record]]:
-        """The records of a file's rows by split, those of no split under ""; see `find_photos`."""
+        """The records of a file's rows by split, those of no split under "".
+
+        `split` and `required` are as in `photo_paths`; they change no record's split.
+        """
         captions: dict[tuple[str, str, int | str], list[str]] = defaultdict(list)
         for row in rows:
             captions[row.split or "", row.name, row.image_id].extend(row.captions)
         names = [name for _, name, _ in captions]
-        photos = self.find_photos(names, source, folders, **options)
+        photos = self.photo_paths(names, source, folders, split=split, required=required)
         splits: dict[str, list[Record]] = defaultdict(list)
         for photo, key in zip(photos, captions, strict=True):
-            split, _, image_id = key
-            splits[split].append(Record(photo, image_id, tuple(captions[key])))
+            record_split, _, image_id = key
+            splits[record_split].append(Record(photo, image_id, tuple(captions[key])))
         return splits
 
     def make_data_set(
         self, splits: Mapping[str, Sequence[Record]], problems: Sequence[Problem]
     ) -> DataSet:
-        """The data set of these records; those under "" are split into train and val."""
+        """The data set of these records.
+
+        Those under "" are split into train and val, as are those of train if there is no val.
+        """
         if problems and not splits:
             raise InputError(problems[0].name)
         folder = Path()

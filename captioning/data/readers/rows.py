@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers.data_set import MALFORMED, Problem
-from captioning.data.readers.fields import Entry, field, listed, numbered, parse_entries
+from captioning.data.readers.fields import Entry, field, numbered, parse_entries, shown_names
 from captioning.data.readers.reader import Row
 from captioning.data.splits import ALIASES, SPLITS, split_name
 from captioning.errors import InputError, shown
@@ -85,22 +86,22 @@ def read_table(
     if not entries:
         advice = f"{file}: no captions; add rows of file_name and caption"
         raise InputError(problems[0].name if problems else advice)
-    table = table_of(file, entries, caption_column, photo_column)
-    return TableRows(table.rows, problems + table.problems)
+    parsed = parse_table(file, entries, caption_column, photo_column)
+    return TableRows(parsed.rows, problems + parsed.problems)
 
 
-def table_of(
+def parse_table(
     source: Path,
     entries: Sequence[Entry],
     caption_column: str | None = None,
     photo_column: str | None = None,
     split: str | None = None,
 ) -> TableRows:
-    """The table of these entries; `split` is that of its problems. See `read_table`."""
+    """Parse the entries of a table; `split` is that of the problems. See `read_table`."""
     objects = [entry.value for entry in entries if isinstance(entry.value, dict)]
     columns = _find_columns(source, objects, caption_column, photo_column)
     rows_of_entries, problems = parse_entries(entries, partial(_parse_row, columns), split)
-    return TableRows([row for rows in rows_of_entries for row in rows], problems)
+    return TableRows(list(chain.from_iterable(rows_of_entries)), problems)
 
 
 def is_photo_name(value: object) -> bool:
@@ -123,13 +124,14 @@ def has_columns(names: Iterable[str]) -> bool:
 
 def parse_json_lines(file: Path, text: str) -> tuple[list[Entry], list[Problem]]:
     """The value of each line of a file's text; lines that are not JSON are problems."""
-    lines = numbered(f"{file}: line", text.split("\n"))
-
-    def parse(line: Entry) -> Entry:
-        return line._replace(value=json.loads(line.value))
-
-    full_lines = (line for line in lines if line.value.strip())
-    return parse_entries((line._replace(value=line) for line in full_lines), parse)
+    lines = [line for line in numbered(f"{file}: line", text.split("\n")) if line.value.strip()]
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    for line in lines:
+        values, problems_of_line = parse_entries([line], json.loads)
+        entries += (line._replace(value=value) for value in values)
+        problems += problems_of_line
+    return entries, problems
 
 
 def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
@@ -242,7 +244,7 @@ def _find_columns(
     """The columns of the photo, the captions and the split, by their names."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     names_by_usual_name = {column_name(name): name for name in reversed(names)}
-    table = f"{source} with the columns {listed(names)}"
+    table = f"{source} with the columns {shown_names(names)}"
 
     def column_called(column: str) -> str:
         if column not in names and column_name(column) not in names_by_usual_name:

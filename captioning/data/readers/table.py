@@ -9,7 +9,7 @@ from pathlib import Path
 from captioning.data.images import IMAGE_SUFFIXES, raw_twins
 from captioning.data.readers import dataset_files
 from captioning.data.readers.data_set import MALFORMED, DataSet, Problem
-from captioning.data.readers.fields import listed
+from captioning.data.readers.fields import shown_names
 from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.readers.rows import has_columns, is_photo_name, read_table
 from captioning.data.splits import SPLITS, split_in, split_name
@@ -67,26 +67,26 @@ class CaptionTable(Reader):
         if not files:
             raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
         is_single = len(files) == 1 and files[0].parent == self.folder
-        files_with_splits = [
-            ("" if is_single else _split_of(file.relative_to(self.folder)) or "", file)
-            for file in files
-        ]
+        files_with_splits: list[tuple[str, Path]] = []
+        for file in files:
+            split = None if is_single else _split_of(file.relative_to(self.folder))
+            files_with_splits.append((split or "", file))
         return self.make_data_set(*read_files(files_with_splits, self._read_file))
 
     def _read_file(self, file: Path, split: str) -> SplitsAndProblems:
-        below = file.parent.relative_to(self.folder)
+        subfolder = file.parent.relative_to(self.folder)
         table = read_table(file, self.caption_column, self.photo_column)
         rows = [
-            row._replace(split=row.split or split, image_id=(below / row.name).as_posix())
+            row._replace(split=row.split or split, image_id=(subfolder / row.name).as_posix())
             for row in table.rows
         ]
         if file.name in METADATA and not any(row.split for row in rows):
             rows = _split_by_folder(rows)
-        folders = dataset_files.photo_folders(file.parent, self.folder)
+        first_folder, *other_folders = dataset_files.photo_folders(file.parent, self.folder)
         if self.images is not None:
-            folders = [self.images / below, self.images]
-        if split:
-            folders[1:1] = dataset_files.folders_of(split, folders[:1])
+            first_folder, other_folders = self.images / subfolder, [self.images]
+        split_folders = dataset_files.folders_of(split, [first_folder]) if split else []
+        folders = [first_folder, *split_folders, *other_folders]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         folder_split = split if file.parent != self.folder else None
         records = self.make_records(rows, file, folders, split=folder_split, required=False)
@@ -96,7 +96,9 @@ class CaptionTable(Reader):
         files = _usual_tables(self.root) or _other_tables(self.root)
         names = [file.relative_to(self.root) for file in files]
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
-            raise InputError(f"{self.root}: holds {listed(names)}; give the path of one of them")
+            raise InputError(
+                f"{self.root}: holds {shown_names(names)}; give the path of one of them"
+            )
         return files
 
 
@@ -166,7 +168,7 @@ def _usual_tables(root: Path) -> list[Path]:
     """The tables of the first usual name: those in the folder, else one in each folder below."""
     for patterns, depth in product(USUAL, ("", "*/", "*/*/")):
         files = sorted(file for pattern in patterns for file in root.glob(depth + pattern))
-        if patterns is not TABLES:
+        if patterns != TABLES:  # whose names leave no doubt
             files = [file for file in files if _names_photos(file)]
         if files:
             return files
@@ -180,7 +182,7 @@ def _other_tables(root: Path) -> list[Path]:
     files = dataset_files.json_files(root)
     for suffix in (*SUFFIXES, ".txt"):
         files_of_suffix = sorted(root.glob(f"*{suffix}"))
-        if len(files_of_suffix) <= dataset_files.MOST_FILES:  # else each is of one photo
+        if len(files_of_suffix) <= dataset_files.MAX_FILES:  # else each is of one photo
             files += files_of_suffix
     tables = []
     for file in files:
@@ -195,12 +197,12 @@ def _names_photos(file: Path) -> bool:
     """Whether the beginning of a file has the columns of a table or the name of a photo."""
     try:
         with opened(file) as content:
-            start = content.read(65_536).decode(errors="replace").replace("\0", "")
+            beginning = content.read(65_536).decode(errors="replace").replace("\0", "")
     except InputError:  # whoever reads the file says why it cannot
         return False
-    if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
+    if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", beginning):
         return False  # a list of photos, or one photo's captions
-    cells = re.split(r'[,;\t|\r\n"]', start)
+    cells = re.split(r'[,;\t|\r\n"]', beginning)
     return has_columns(cells) or any(map(is_photo_name, cells))
 
 

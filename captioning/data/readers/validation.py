@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from captioning.data.records import Record
 from captioning.data.splits import split_in
 from captioning.errors import InputError
 
-VAL_FRACTION = 0.2
-"""The share of validation images where a data set has no split val."""
+DEFAULT_VAL_FRACTION = 0.2
+"""Share of the photos for validation if a data set has no split val."""
 
 COPY = re.compile(r"(?i)( ?\(\d+\)|(?<![ _-])[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)?$)")
 """What file managers add to the name of a copy: "01 (1).jpg", "01 - Copy.jpg"."""
@@ -23,8 +23,8 @@ COPY = re.compile(r"(?i)( ?\(\d+\)|(?<![ _-])[ _-]+copy( ?\(?\d+\)?)?)(?=(\.\w+)
 CAMERA_SUFFIXES = JPEG_SUFFIXES | HEIF_SUFFIXES
 """Formats of one exposure."""
 
-MOST_COPIES = 3
-"""Photos that are named as copies of one; "download (4).jpg" belongs to a series of others."""
+MAX_COPIES = 3
+"""Maximum number of copies of a photo, by name; more, as "download (4).jpg", are a series."""
 
 
 def with_validation(
@@ -37,20 +37,21 @@ def with_validation(
 
     Args:
         splits: the records by split.
-        val_fraction: share of the photos for validation; `VAL_FRACTION` if None. Unless it is 0,
-            both train and val get a photo.
+        val_fraction: share of the photos for validation; `DEFAULT_VAL_FRACTION` if None. Unless it
+            is 0, both train and val get a photo.
         folder: of the photos that have relative paths.
     """
     divided = defaultdict(list, {split: list(records) for split, records in splits.items()})
     undivided = divided.pop("", [])
     if "val" not in map(split_in, divided) and divided.get("train"):
         undivided += divided.pop("train")
-    share = VAL_FRACTION if val_fraction is None else val_fraction
+    if val_fraction is None:
+        val_fraction = DEFAULT_VAL_FRACTION
     originals: dict[str, str] = {}
-    if share:
+    if val_fraction:
         originals = _originals({str(r.image_id): folder / r.image for r in undivided})
     ids = sorted(set(originals.values()), key=_hash_place)
-    val_ids = {image_id for image_id in ids if _hash_place(image_id) / 2**64 < share}
+    val_ids = {image_id for image_id in ids if _hash_place(image_id) / 2**64 < val_fraction}
     val_ids = val_ids.union(ids[:1]).difference(ids[-1:])
     for record in undivided:
         is_val = originals.get(str(record.image_id)) in val_ids
@@ -70,23 +71,28 @@ def _originals(photos: dict[str, Path]) -> dict[str, str]:
     Copies have the name of a copy, the same bytes, or are files of one exposure, such as IMG_1.HEIC
     and IMG_1.JPG.
     """
-    originals = _originals_by_name(photos)
-    exposures: dict[str, list[str]] = defaultdict(list)
-    for image_id in photos:
-        stem, suffix = os.path.splitext(image_id.lower())  # noqa: PTH122 - an id may be no path
-        exposures[stem if suffix in CAMERA_SUFFIXES else image_id].append(image_id)
-    first_exposures = {
-        image_id: min(image_ids) for image_ids in exposures.values() for image_id in image_ids
-    }
-    originals = {image_id: first_exposures[name] for image_id, name in originals.items()}
-    first_by_content = _first_by_content(photos, originals)
+    first_exposures = _first_exposures(photos)
     originals = {
-        image_id: first_by_content.get(original, original)
-        for image_id, original in originals.items()
+        image_id: first_exposures[name] for image_id, name in _originals_by_name(photos).items()
     }
+    first_by_content = _first_by_content(photos, originals)
+    for image_id, original in originals.items():
+        originals[image_id] = first_by_content.get(original, original)
     if len(set(originals.values())) == 1:  # with nothing to validate on
         return {image_id: image_id for image_id in photos}
     return originals
+
+
+def _first_exposures(image_ids: Iterable[str]) -> dict[str, str]:
+    """The first id of the files of each photo's exposure."""
+    exposures: dict[str, list[str]] = defaultdict(list)
+    for image_id in image_ids:
+        stem, suffix = os.path.splitext(image_id.lower())  # noqa: PTH122 - an id may be no path
+        exposures[stem if suffix in CAMERA_SUFFIXES else image_id].append(image_id)
+    first_exposures: dict[str, str] = {}
+    for exposure in exposures.values():
+        first_exposures |= dict.fromkeys(exposure, min(exposure))
+    return first_exposures
 
 
 def _originals_by_name(photos: dict[str, Path]) -> dict[str, str]:
@@ -95,7 +101,7 @@ def _originals_by_name(photos: dict[str, Path]) -> dict[str, str]:
         by_name[COPY.sub("", image_id)].append(image_id)
     originals = {image_id: image_id for image_id in photos}
     for name, image_ids in by_name.items():
-        if name in photos and len(image_ids) <= 1 + MOST_COPIES:
+        if name in photos and len(image_ids) <= 1 + MAX_COPIES:
             originals |= dict.fromkeys(image_ids, name)
     return originals
 
