@@ -163,14 +163,16 @@ def test_what_is_left_out_of_a_split_is_counted_and_named_in_a_line_for_each_kin
 
 
 def test_images_without_names_are_called_by_their_ids(tmp_path: Path) -> None:
+    folder = tmp_path / "data"  # Parquet files of the folder above could hold a photo 7
+    folder.mkdir()
     annotations = coco_captions((7, "a dog"), (8, "a cat"))["annotations"]
-    write(tmp_path / "listed.json", {"images": [{"id": 7}, {"id": 8}], "annotations": annotations})
-    write(tmp_path / "unlisted.json", {"annotations": annotations})
+    write(folder / "listed.json", {"images": [{"id": 7}, {"id": 8}], "annotations": annotations})
+    write(folder / "unlisted.json", {"annotations": annotations})
     for name in ("listed.json", "unlisted.json"):
-        references = read_references(tmp_path / name)
+        references = read_references(folder / name)
         assert references.captions == {7: ("a dog",), 8: ("a cat",)}
         with pytest.raises(InputError, match=r"none of its images is in .* looked for '7'"):
-            reader_for(tmp_path / name).read()
+            reader_for(folder / name).read()
 
 
 def test_boxes_of_one_split_are_read_alone(coco: Path) -> None:
