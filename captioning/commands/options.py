@@ -75,9 +75,16 @@ class DataOptions:
         """Return the reader of the data sets, with boxes and masks of the split or without."""
         from captioning.data.readers import Joined, reader_for
 
-        columns = self.caption_column, self.photo_column
-        objects_of = self.split if objects else False
-        readers = [reader_for(folder, objects_of, self.images, *columns) for folder in self.data]
+        readers = [
+            reader_for(
+                folder,
+                objects=self.split if objects else False,
+                images=self.images,
+                caption_column=self.caption_column,
+                photo_column=self.photo_column,
+            )
+            for folder in self.data
+        ]
         return Joined(readers) if len(readers) > 1 else readers[0]
 
     def read(self, reader: "Reader") -> "DataSet":

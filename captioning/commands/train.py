@@ -67,9 +67,9 @@ def train_model(*options: Keys) -> None:
     """
     from captioning.training import train_cli
 
-    best = train_cli.train(list(options))
-    if best is not None:
-        print(printable(best))
+    checkpoint = train_cli.train(list(options))
+    if checkpoint is not None:
+        print(printable(checkpoint))
 
 
 def encode_photos(*options: Keys) -> None:
@@ -123,14 +123,20 @@ def finetune_model(
     """
     from captioning.training import finetune as training
 
-    options = {
-        "images": None if images is None else str(images),
-        "caption_column": caption_column,
-        "photo_column": photo_column,
-        "val_fraction": val_share,
-    }
     checkpoint = training.finetune(
-        data, model, out, epochs, seed, skip_bad, tokenizer, keep, overwrite, **options
+        data,
+        model=model,
+        out=out,
+        epochs=epochs,
+        seed=seed,
+        skip_bad=skip_bad,
+        tokenizer=tokenizer,
+        keep=keep,
+        overwrite=overwrite,
+        images=None if images is None else str(images),
+        caption_column=caption_column,
+        photo_column=photo_column,
+        val_fraction=val_share,
     )
     print(printable(checkpoint))
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(checkpoint))}"))
@@ -158,7 +164,9 @@ def check_data(
     from captioning.data import folder_check
     from captioning.data.readers import reader_for
 
-    reader = reader_for(data, True, images, caption_column, photo_column)
+    reader = reader_for(
+        data, images=images, caption_column=caption_column, photo_column=photo_column
+    )
     check = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
     print(check)
     return 0 if check.ok else 1

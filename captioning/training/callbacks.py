@@ -77,7 +77,7 @@ class Progress(pl.Callback):
 
     bars: list[ProgressBar] = field(default_factory=list)  # of an epoch, a validation within it
     began: float = 0.0
-    validated: bool = False
+    has_validated: bool = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.began = time.monotonic()
@@ -124,7 +124,7 @@ class Progress(pl.Callback):
         self.bars[-1].update()
         if batch_idx + 1 == self.bars[-1].total:
             self.bars.pop().close()
-            self.validated = not trainer.sanity_checking
+            self.has_validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not self.bars:  # resumed where an epoch had ended
@@ -135,13 +135,13 @@ class Progress(pl.Callback):
         for name, value in scores.items():
             score = name.removeprefix("val/")
             # Without a validation in this epoch, the scores are an earlier one's.
-            if self.validated and name != score and score not in LOGGED_ONLY:
+            if self.has_validated and name != score and score not in LOGGED_ONLY:
                 precision = ".0f" if score in INTEGER_STATISTICS else ".4f"
                 parts.append(f"{score} {value.item():{precision}}")
         parts.append(f"{ProgressBar.format_interval(time.monotonic() - self.began)} min")
         if trainer.is_global_zero:
             say("  ".join(parts))
-        self.validated = False
+        self.has_validated = False
         self.began = time.monotonic()
 
     def on_exception(self, *_: Any) -> None:

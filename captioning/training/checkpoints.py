@@ -77,7 +77,7 @@ class BestCheckpoint(ModelCheckpoint):
         super().load_state_dict(state_dict | moved)
 
 
-def keep_offset(path: Path) -> None:
+def store_offset(path: Path) -> None:
     """Measure the encoder's offset, and add it to a checkpoint, unless the file has it.
 
     Training changes the offset, so it is measured once, for the best checkpoint.
@@ -137,7 +137,7 @@ class WholeCheckpoints(TorchCheckpointIO):
             temporary.write_bytes(content.getbuffer())
 
 
-def resumed_from(folder: Path, resume: bool, overwrite: bool) -> Path | None:
+def resume_path(folder: Path, resume: bool, overwrite: bool) -> Path | None:
     """The checkpoint to resume from, the last or else the best; None for a training that begins.
 
     Raises:
@@ -152,7 +152,7 @@ def resumed_from(folder: Path, resume: bool, overwrite: bool) -> Path | None:
     return paths[0] if paths and resume else None
 
 
-def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
+def read_checkpoint(path: Path, module: pl.LightningModule) -> dict[str, Any]:
     """The content of a checkpoint; InputError if it is damaged, or of another model."""
     try:
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -175,7 +175,7 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
     return content
 
 
-def ended(content: dict[str, Any], trainer: pl.Trainer) -> str | None:
+def end_reason(content: dict[str, Any], trainer: pl.Trainer) -> str | None:
     """Why a checkpoint's training is finished, and which setting to raise; None if it is not."""
     epochs = content["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
     if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= epochs:
@@ -192,13 +192,13 @@ def ended(content: dict[str, Any], trainer: pl.Trainer) -> str | None:
     return None
 
 
-def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
-    """One line for each setting of a resumed training that differs from `config`.
+def changed_settings(config_file: Path, settings: Mapping[str, Any]) -> list[str]:
+    """One line for each setting of a resumed training that differs from `config_file`.
 
     Raises:
         InputError: a setting has changed that would have no effect.
     """
-    old_settings = dict(dotted_items(yaml.safe_load(config.read_text(encoding="utf-8"))))
+    old_settings = dict(dotted_items(yaml.safe_load(config_file.read_text(encoding="utf-8"))))
     lines = []
     for key, new in dotted_items(settings):
         old = old_settings.get(key, new)

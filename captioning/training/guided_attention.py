@@ -96,8 +96,8 @@ class GuidedAttention(CrossEntropy):
             evidence = _evidence(decoder, regions, self._class_words.words)
             terms["classes"] = class_loss(evidence, self._class_words.scores(annotations))
         guidance = sum(getattr(self, name) * term for name, term in terms.items())
-        figures = {name: term.detach() for name, term in terms.items()}
-        return Loss(loss.total + loss.divisor * guidance, loss.divisor, figures)
+        metrics = {name: term.detach() for name, term in terms.items()}
+        return Loss(loss.total + loss.divisor * guidance, loss.divisor, metrics)
 
 
 def _evidence(

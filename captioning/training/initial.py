@@ -1,9 +1,13 @@
-"""Starts a training from another model, whose vocabulary may have fewer words."""
+"""Starts a training from another model, whose vocabulary may have fewer words.
+
+That model's captioner is called the start; a configuration names its file as `model.initial`.
+"""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,14 +32,14 @@ def start_words(
 ) -> tuple[str, ...]:
     """The words of the start that a training's vocabulary begins with.
 
-    None if there is no start, if `keep_words` is off, or if the tokenizer differs.
+    There are none without a start, if `keep_words` is off, or if the tokenizer differs.
     """
     if start is None or not keep_words or start.vocabulary.tokenizer != tokenizer:
         return ()
     return tuple(start.vocabulary.words)
 
 
-def start_from(start: Captioner, captioner: Captioner, model: str) -> None:
+def start_from(start: Captioner, captioner: Captioner, model_name: str) -> None:
     """Copy the parameters of a start into a captioner, whose vocabulary may have more words.
 
     The rows of a new word are the mean over the start's similar words, or over all of its words.
@@ -46,13 +50,13 @@ def start_from(start: Captioner, captioner: Captioner, model: str) -> None:
     Args:
         start: the captioner to start from; unchanged.
         captioner: the captioner to train.
-        model: the name or the file of the start, for messages.
+        model_name: the name or the file of the start, for messages.
 
     Raises:
         InputError: the parts of the two models differ, or the vocabulary does not begin with the
             start's words.
     """
-    parameters, similar_ids = _fitted_parameters(start, captioner, model)
+    parameters, similar_ids = fitted_parameters(start, captioner, model_name)
     captioner.model.load_state_dict(parameters)
     captioner.model.encoder.offsets.update(start.model.encoder.offsets)
     new_count = len(similar_ids)
@@ -63,32 +67,32 @@ def start_from(start: Captioner, captioner: Captioner, model: str) -> None:
     if new_count:
         similar_count = sum(map(bool, similar_ids))
         say(
-            f"{shared_count:,} words of {Path(model).name}, and {new_count:,} new ones, of which "
-            f"{similar_count:,} begin like known ones"
+            f"{shared_count:,} words of {Path(model_name).name}, and {new_count:,} new ones, of "
+            f"which {similar_count:,} begin like known ones"
         )
 
 
-def between(start: Captioner, captioner: Captioner, share: float, model: str) -> Captioner:
+def interpolate(
+    start_parameters: Mapping[str, Tensor], trained: Captioner, start_weight: float
+) -> Captioner:
     """A captioner whose parameters are interpolated between those of a start and of a trained one.
 
     On few photos, parameters between the two often caption better than either (Wortsman et al.
     2022, "Robust fine-tuning of zero-shot models", eq. 1).
 
     Args:
-        start: the captioner that the training started from; unchanged.
-        captioner: the trained captioner; unchanged.
-        share: weight of the start's parameters, from 0 to 1.
-        model: the name or the file of the start, for messages.
+        start_parameters: the start's, as `fitted_parameters` gives them for the trained captioner.
+        trained: the trained captioner; unchanged.
+        start_weight: weight of the start's parameters, from 0 to 1.
     """
-    start_parameters, _ = _fitted_parameters(start, captioner, model)
-    interpolated = Captioner.from_config(captioner.config)
-    interpolated.model.encoder.offsets.clear()
-    parameters = captioner.model.state_dict()
+    captioner = Captioner.from_config(trained.config)
+    captioner.model.encoder.offsets.clear()
+    parameters = trained.model.state_dict()
     for name, parameter in parameters.items():
         if parameter.is_floating_point():
-            parameters[name] = parameter.lerp(start_parameters[name], share)
-    interpolated.model.load_state_dict(parameters)
-    return interpolated.freeze()
+            parameters[name] = parameter.lerp(start_parameters[name], start_weight)
+    captioner.model.load_state_dict(parameters)
+    return captioner.freeze()
 
 
 def _merged(start: Vocabulary, vocabulary: Vocabulary, shared_count: int) -> Vocabulary:
@@ -112,16 +116,24 @@ def _merged(start: Vocabulary, vocabulary: Vocabulary, shared_count: int) -> Voc
     )
 
 
-def _fitted_parameters(
-    start: Captioner, captioner: Captioner, model: str
-) -> tuple[dict[str, Tensor], list[list[int]]]:
-    """The start's parameters in the shapes of a captioner's, and for each new word similar ids."""
+class FittedParameters(NamedTuple):
+    """The start's parameters in the shapes of another captioner's."""
+
+    parameters: dict[str, Tensor]
+    similar_ids: list[list[int]]  # for each new word, of the similar words
+
+
+def fitted_parameters(start: Captioner, captioner: Captioner, model_name: str) -> FittedParameters:
+    """Resize the start's parameters to the captioner's vocabulary.
+
+    Also return the ids of words similar to each new word. The arguments are those of `start_from`.
+    """
     words, shared_words = captioner.vocabulary.words, start.vocabulary.words
     has_same_tokenizer = start.vocabulary.tokenizer == captioner.vocabulary.tokenizer
     if not has_same_tokenizer or not set(words).issuperset(shared_words):
         shared_words = ()
     if words[: len(shared_words)] != shared_words:
-        raise InputError(f"{model}: its words are not the first ones of the vocabulary")
+        raise InputError(f"{model_name}: its words are not the first ones of the vocabulary")
     similar_ids = _similar_ids(words[len(shared_words) :], shared_words)
     parameters, start_parameters = captioner.model.state_dict(), start.model.state_dict()
     for name, parameter in parameters.items():
@@ -131,10 +143,9 @@ def _fitted_parameters(
         if has_row_per_word and similar_ids:
             start_parameters[name] = _extended(start_parameter, len(shared_words), similar_ids)
     try:
-        fitted_tensors(parameters, start_parameters)
+        return FittedParameters(fitted_tensors(parameters, start_parameters), similar_ids)
     except InputError as error:
-        raise InputError(f"{model}: {error}") from None
-    return start_parameters, similar_ids
+        raise InputError(f"{model_name}: {error}") from None
 
 
 def _similar_ids(new_words: Sequence[str], words: Sequence[str]) -> list[list[int]]:

@@ -108,7 +108,7 @@ class CaptioningModule(pl.LightningModule):
         captioner: captions with the trained model.
         kernels: whether to use the fast kernels; read when a fit begins.
         compile_after: number of first steps whose arithmetic is not compiled; -1 for all.
-        validated: the captions that this process found in the present validation, as word ids by
+        validated_captions: the captions of this process in the present validation, as word ids by
             image id.
     """
 
@@ -140,7 +140,6 @@ class CaptioningModule(pl.LightningModule):
         )
         if initial is not None:
             start_from(start or load(initial, kernels=False), self.captioner, initial)
-        self.encode: Callable[[Tensor], Tensor] = self.model.encode
         self.kernels = on_by_default()
         self.compile_after = -1
         self.objective = objective or CrossEntropy()
@@ -150,7 +149,7 @@ class CaptioningModule(pl.LightningModule):
         self.weight_decay = weight_decay
         self.schedule = schedule or OneCycle(warmup)
         self.scores = ValidationScores(vocabulary.tokenizer)
-        self.validated: dict[int | str, list[int]] = {}
+        self.validated_captions: dict[int | str, list[int]] = {}
 
     def setup(self, stage: str) -> None:
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -162,9 +161,10 @@ class CaptioningModule(pl.LightningModule):
         encoder = self.model.encoder.to(device)
         if data.features:
             data.keep_features(encoder.frozen_part, fast_encoding if self.kernels else None)
+        self._encode_for_training: Callable[[Tensor], Tensor] = self.model.encode
         if self.kernels:
-            self.captioner.kernels = True
-            self.encode = encoding_for_training(self.captioner.network)
+            self.captioner.kernels = True  # validation encodes by the captioner
+            self._encode_for_training = encoding_for_training(self.captioner.network)
         if stage == "fit" and data.size not in encoder.offsets:
             # Before a checkpoint is resumed, so that the resumed training repeats its steps.
             with progress_bar.stage("measuring where the encoder looks"):
@@ -184,26 +184,26 @@ class CaptioningModule(pl.LightningModule):
             compile_from_now(0 <= self.compile_after <= trainer.global_step and not replays)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        annotations = self.encode(batch.images)
-        total, divisor, figures = self.objective(self.captioner.network, annotations, batch)
+        annotations = self._encode_for_training(batch.images)
+        total, divisor, metrics = self.objective(self.captioner.network, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)
         loss = total / divisors.float().mean()
         self.log("loss", loss, on_step=False, on_epoch=True, logger=False, batch_size=1)
         self.log("train/loss", loss, batch_size=1, sync_dist=True)
-        for name, figure in figures.items():
-            self.log(f"train/{name}", figure, batch_size=1, sync_dist=True)
+        for name, metric in metrics.items():
+            self.log(f"train/{name}", metric, batch_size=1, sync_dist=True)
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        self.validated = {}
+        self.validated_captions = {}
 
     def validation_step(self, batch: Batch, index: int) -> None:
         memory = self.captioner.remember(self.captioner.encode(batch.images))
         tokens = self.captioner.find_captions(memory).tokens[:, 0].tolist()
         image_ids = [record.image_id for record in batch.records]
-        self.validated.update(zip(image_ids, tokens, strict=True))
+        self.validated_captions.update(zip(image_ids, tokens, strict=True))
         self.scores.update(
             [self.captioner.vocabulary.text(row) for row in tokens],
             [record.captions for record in batch.records],

@@ -32,7 +32,7 @@ class Loss(NamedTuple):
 
     total: Float[Tensor, ""]  # summed over the batch
     divisor: Tensor  # of the total, such as the number of words; averaged over processes
-    figures: Mapping[str, float | Tensor]  # further values to log, by name
+    metrics: Mapping[str, float | Tensor]  # further values to log, by name
 
 
 class Objective(ABC):

@@ -84,8 +84,8 @@ class SampledBound(Objective, nn.Module):
             if captions:
                 self.baseline.lerp_((likelihood / captions).to(self.baseline), 1 - self.decay)
             entropy_sum, word_count = _sums_over_ranks(entropy, mask.sum())
-        figures = {"baseline": self.baseline.clone(), "entropy": entropy_sum / word_count}
-        return Loss(total, mask.sum(), figures)
+        metrics = {"baseline": self.baseline.clone(), "entropy": entropy_sum / word_count}
+        return Loss(total, mask.sum(), metrics)
 
 
 def _sums_over_ranks(*numbers: Tensor) -> tuple[Tensor, ...]:

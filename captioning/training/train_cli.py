@@ -77,7 +77,7 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
         sources = ("model.initial", "data.tokenizer", "data.keep_words")
-        parser.link_arguments(sources, "data.words", compute_fn=self.initial_words)
+        parser.link_arguments(sources, "data.words", compute_fn=self.words_of_start)
         parser.add_class_arguments(checkpoints.BestCheckpoint, "checkpoints")
         parser.add_class_arguments(StopEarly, "early_stopping")
         parser.add_class_arguments(loggers.ValidationTable, "validation_table")
@@ -118,7 +118,7 @@ class TrainCLI(LightningCLI):
         ):
             parser.add_argument(f"--{name}", type=value_type, default=default, help=description)
 
-    def initial_words(
+    def words_of_start(
         self, initial: str | None, tokenizer: TokenizerName = "ptb", keep_words: bool = True
     ) -> tuple[str, ...]:
         """The words of `model.initial` that the vocabulary begins with; opens that model."""
@@ -147,7 +147,8 @@ class TrainCLI(LightningCLI):
                 "take 32-true or bf16-mixed"
             )
         if not self.is_trial:
-            checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
+            # Before the model is built; `_fit` asks again once no other process can write there.
+            checkpoints.resume_path(self.folder, self.config.resume, self.config.overwrite)
         self.settings = self._plain_settings()
 
     def instantiate_classes(self) -> None:
@@ -209,15 +210,7 @@ class TrainCLI(LightningCLI):
         return trainer
 
 
-def train(arguments: list[str]) -> Path | None:
-    """Train by LightningCLI's options, such as ``--config configs/shapes.yaml``.
-
-    Returns and raises as `fit`.
-    """
-    return fit(arguments)
-
-
-def fit(
+def train(
     settings: list[str] | dict[str, Any],
     start: Captioner | None = None,
     data_set: DataSet | None = None,
@@ -226,7 +219,8 @@ def fit(
     """Train by options, or by a configuration as plain values.
 
     Args:
-        settings: the options of LightningCLI, or the values of a configuration.
+        settings: the options of LightningCLI, such as ``--config configs/shapes.yaml``, or the
+            values of a configuration.
         start: the captioner of `model.initial`; loaded if not given.
         data_set: the data set of `data.reader`; read if not given.
         on_start: called when all checks have passed and an earlier run in the folder is replaced.
@@ -278,22 +272,22 @@ def _best_checkpoint(cli: TrainCLI) -> Path:
 def _fit(cli: TrainCLI, on_start: Callable[[], None]) -> None:
     """Train in the run's folder, or say that nothing is left to train."""
     folder, trainer = cli.folder, cli.trainer
-    resumed = checkpoints.resumed_from(folder, cli.config.resume, cli.config.overwrite)
-    if resumed is not None:
-        with stage(f"checking {resumed}"):
-            content = checkpoints.resumable(resumed, cli.model)
-        if reason := checkpoints.ended(content, trainer):
+    checkpoint = checkpoints.resume_path(folder, cli.config.resume, cli.config.overwrite)
+    if checkpoint is not None:
+        with stage(f"checking {checkpoint}"):
+            content = checkpoints.read_checkpoint(checkpoint, cli.model)
+        if reason := checkpoints.end_reason(content, trainer):
             if trainer.is_global_zero:
                 say(f"{folder}: nothing is left to train: it {reason}")
             return
         if trainer.is_global_zero and CaptionData.__qualname__ not in content:
-            say(f"WARNING: {resumed}: lacks the order of the photos, which will be another one")
+            say(f"WARNING: {checkpoint}: lacks the order of the photos, which will be another one")
         loggers.resume_board(trainer, content)
         del content  # a second copy of the model
-    config = folder / CONFIG
+    config_file = folder / CONFIG
     if trainer.is_global_zero:
-        if resumed is not None and config.exists():
-            for line in checkpoints.changed(config, cli.settings):
+        if checkpoint is not None and config_file.exists():
+            for line in checkpoints.changed_settings(config_file, cli.settings):
                 say(line)
         for name in (LAST, BEST):
             remove_unfinished(folder / name)
@@ -302,22 +296,22 @@ def _fit(cli: TrainCLI, on_start: Callable[[], None]) -> None:
         """Replace an earlier run, once data, features and a first validation were right."""
         if not trainer.is_global_zero:
             return
-        if resumed is None:
+        if checkpoint is None:
             for name in (LAST, BEST):
                 (folder / name).unlink(missing_ok=True)  # never resume from it
-        with written_whole(config) as path:
+        with written_whole(config_file) as path:
             path.write_text(yaml.safe_dump(cli.settings, sort_keys=False), encoding="utf-8")
         on_start()
 
     def finish(*_: Any) -> None:
         """Complete the best checkpoint, before loggers upload it."""
         if trainer.is_global_zero and (folder / BEST).exists():
-            checkpoints.keep_offset(folder / BEST)
+            checkpoints.store_offset(folder / BEST)
 
     run_callback = LambdaCallback(on_train_start=begin, on_fit_end=finish)
     trainer.callbacks.insert(0, run_callback)  # type: ignore[attr-defined]
     with loggers.wandb_within(folder):
-        trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+        trainer.fit(cli.model, cli.datamodule, ckpt_path=checkpoint, weights_only=True)
 
 
 def features(arguments: list[str]) -> Path | None:

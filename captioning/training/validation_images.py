@@ -47,16 +47,16 @@ ValidatedCaptions = dict[int | str, list[int]]
 
 
 def captioned(
-    trainer: pl.Trainer, module: Any, validated: ValidatedCaptions, count: int, **options: Any
+    trainer: pl.Trainer, module: Any, token_ids: ValidatedCaptions, count: int, **options: Any
 ) -> list[Captioned]:
     """Evenly spaced images of a validation, with the captions that were scored and their maps.
 
     Missing photos are left out, as trainings on cached features do not need them.
     """
     data: Any = trainer.datamodule  # type: ignore[attr-defined]
-    records = [record for record in data.val_records if record.image_id in validated]
+    records = [record for record in data.val_records if record.image_id in token_ids]
     records = records[:: max(1, len(records) // count)][:count]
-    tokens = [validated[record.image_id] for record in records]
+    tokens = [token_ids[record.image_id] for record in records]
     with (
         stage("reading the captions to show"),
         torch.autocast(module.device.type, enabled=False),
@@ -68,12 +68,12 @@ def captioned(
     return [(record, caption) for record, caption in pairs if isinstance(caption, Caption)]
 
 
-def validated_captions(module: Any) -> ValidatedCaptions:
+def gathered_captions(module: Any) -> ValidatedCaptions:
     """The captions of a validation, gathered from all processes, which all must call this."""
-    parts: list[ValidatedCaptions] = [module.validated]
+    parts: list[ValidatedCaptions] = [module.validated_captions]
     if distributed.is_initialized():
         parts *= distributed.get_world_size()
-        distributed.all_gather_object(parts, module.validated)
+        distributed.all_gather_object(parts, module.validated_captions)
     captions: ValidatedCaptions = {}
     for part in reversed(parts):  # of an image in several parts, the first caption counts
         captions.update(part)
@@ -97,14 +97,14 @@ class ValidationImages(pl.Callback):
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not self.images or trainer.sanity_checking:
             return
-        validated = validated_captions(pl_module)
+        token_ids = gathered_captions(pl_module)
         if not trainer.is_global_zero:
             return
         maps = self.maps or [pl_module.captioner.default_map]
         key = trainer.global_step, self.images, maps
         if getattr(pl_module, "shown", (None,))[0] != key:  # callbacks share equal captions
             options = {"runners_up": 3, "maps": maps}
-            pl_module.shown = key, captioned(trainer, pl_module, validated, self.images, **options)
+            pl_module.shown = key, captioned(trainer, pl_module, token_ids, self.images, **options)
         self._shown = pl_module.shown[1]
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -259,13 +259,13 @@ class ValidationGrounding(pl.Callback):
         # Every process computes the same scores, since any of them may be monitored.
         if not self.images or trainer.sanity_checking:
             return
-        validated = validated_captions(pl_module)
+        token_ids = gathered_captions(pl_module)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         names = categories(data.val_records)
         # Boxes of single captions' phrases are not of object categories.
         if not names or any(record.phrases for record in data.val_records):
             return
-        images = captioned(trainer, pl_module, validated, self.images)
+        images = captioned(trainer, pl_module, token_ids, self.images)
         if not images:
             return
         with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):

@@ -3,6 +3,7 @@
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from captioning.evaluation.captions import split_captions
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
-from captioning.training.finetune import SHARES, Plan, best_between, finetune
+from captioning.training.finetune import START_WEIGHTS, Plan, best_between, finetune
 from captioning.training.finetune.photos import read_photos
-from captioning.training.initial import between
+from captioning.training.initial import interpolate
 from captioning.training.train_cli import train
 from tests.training.conftest import Capture, Patch
 
@@ -225,20 +226,22 @@ def test_captions_in_another_language_never_go_back_to_the_start(
 ) -> None:
     tried: list[float] = []
 
-    def watched(start: Captioner, captioner: Captioner, share: float, model: str) -> Captioner:
-        tried.append(share)
-        return between(start, captioner, share, model)
+    def watched(
+        start_parameters: dict[str, torch.Tensor], trained: Captioner, start_weight: float
+    ) -> Captioner:
+        tried.append(start_weight)
+        return interpolate(start_parameters, trained, start_weight)
 
-    monkeypatch.setattr("captioning.training.finetune.choice.between", watched)
+    monkeypatch.setattr("captioning.training.finetune.choice.interpolate", watched)
     for path in folder.glob("*.txt"):
         path.write_text("eine bemalte Wand mit a star\ndie Tapete ist bunt\n")
     german = load(tuned(folder, "german"))
     assert (german.vocabulary.spellings["wand"], len(german.vocabulary.spellings)) == ("Wand", 2)
-    assert tried == [0]
+    assert not tried
     for path in folder.glob("*.txt"):
         path.write_text("a painted wall\na star to the left of a square\n")
     tuned(folder, "english")
-    assert tried == [0, *SHARES[:-1]]
+    assert tried == list(START_WEIGHTS[1:-1])
 
 
 def test_bad_photos_are_named_before_training_or_left_out(
@@ -277,18 +280,19 @@ def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path
     records = Coco(tmp_path / "scenes", objects=False).read().records("val")
     start, spoilt = load("shapes"), load("shapes")
     captions = split_captions(start, records)
-    captioner, share, _ = best_between(start, captions, load("shapes"), [records], "ptb")
-    assert share == 1
+    choose = partial(best_between, start, start_captions=captions, tokenizer_name="ptb")
+    captioner, start_weight, _ = choose(load("shapes"), [records])
+    assert start_weight == 1
     assert captioner.config == start.config
     torch.manual_seed(0)
     for parameter in spoilt.model.decoder.parameters():
         parameter.add_(0.7 * parameter.abs().mean() * torch.randn_like(parameter))
-    captioner, share, report = best_between(start, captions, spoilt.freeze(), [records], "ptb")
-    assert share >= 0.75
-    again = best_between(start, captions, captioner, [records], "ptb").report
+    captioner, start_weight, report = choose(spoilt.freeze(), [records])
+    assert start_weight >= 0.75
+    again = choose(captioner, [records]).report
     assert again.corpus["CIDEr"] >= report.corpus["CIDEr"]
     wrong = [replace(record, captions=("nothing like it",)) for record in records]
-    assert best_between(start, captions, load("shapes"), [wrong], "ptb").share == 0
+    assert choose(load("shapes"), [wrong]).start_weight == 0
 
 
 @pytest.mark.integration

@@ -13,7 +13,13 @@ from captioning.captioner import Captioner, export, load
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
-from captioning.training.initial import UNLIKELY, between, start_from, start_words
+from captioning.training.initial import (
+    UNLIKELY,
+    fitted_parameters,
+    interpolate,
+    start_from,
+    start_words,
+)
 from tests.training.conftest import Capture, Train
 
 
@@ -87,7 +93,8 @@ def test_a_captioner_between_interpolates_every_parameter(checkpoint: Path) -> N
     start_from(start, extended, "start")
     for parameter in trained.model.parameters():
         parameter.data.add_(torch.rand_like(parameter))
-    interpolated = between(start, trained, 0.25, "start")
+    start_parameters = fitted_parameters(start, trained, "start").parameters
+    interpolated = interpolate(start_parameters, trained, 0.25)
     models = extended.model, trained.model, interpolated.model
     for first, last, middle in zip(*(model.parameters() for model in models), strict=True):
         torch.testing.assert_close(middle.data, 0.25 * first.data + 0.75 * last.data)

@@ -13,7 +13,7 @@ from pytorch_lightning import LightningModule
 from captioning.errors import InputError
 from captioning.kernels import plain_losses
 from captioning.kernels.compiled import Compiled
-from captioning.training.checkpoints import PARTS, resumable
+from captioning.training.checkpoints import PARTS, read_checkpoint
 from captioning.training.loggers import keep_steps
 from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.training.conftest import (
@@ -191,7 +191,7 @@ def test_damaged_checkpoints_and_other_models_are_refused(
     for damaged in (last.read_bytes(), b"", b"text", whole[: len(whole) // 2]):
         last.write_bytes(damaged)
         with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
-            resumable(last, model)
+            read_checkpoint(last, model)
 
 
 @pytest.mark.parametrize("options", [(), ("--resume",)], ids=["new", "resumed"])
@@ -285,4 +285,4 @@ def test_a_checkpoint_to_resume_from_names_the_part_that_it_lacks(
     for part in PARTS:
         torch.save({name: value for name, value in content.items() if name != part}, path)
         with pytest.raises(InputError, match=rf"last\.ckpt: damaged.* lacks '{part}'"):
-            resumable(path, LightningModule())
+            read_checkpoint(path, LightningModule())

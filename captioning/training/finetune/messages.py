@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 from captioning.captioner import Captioner
 from captioning.data.tokenizers import TokenizerName
@@ -10,7 +11,7 @@ from captioning.evaluation.captions import split_captions
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
 from captioning.progress_bar import ProgressBar, say
-from captioning.training.finetune.choice import SHARES, Candidate, cider_report
+from captioning.training.finetune.choice import START_WEIGHTS, Candidate, cider_report
 from captioning.training.finetune.photos import Photos
 from captioning.training.finetune.plan import Plan
 from captioning.web.page import PHOTOS
@@ -24,15 +25,27 @@ UNRELATED_CIDER = 0.1
 """CIDEr that captions of other photos reach."""
 
 
-def say_plan(photos: Photos, keep: str | Path | None) -> None:
+class StartCaptions(NamedTuple):
+    """What the start captions before the training.
+
+    Attributes:
+        captions: its captions of all photos to validate on, by image id.
+        report: its CIDEr on the user's photos.
+    """
+
+    captions: Mapping[int | str, str]
+    report: Report
+
+
+def say_plan(photos: Photos, rehearsal_folder: str | Path | None) -> None:
     """Say how many photos there are, and what a data set of this size can teach."""
     say(
         f"{len(photos.train):,} photos to train on and {len(photos.val):,} to validate, with "
         f"{photos.caption_count:,} captions: usually good for {Plan.of(len(photos.train)).lesson}"
     )
-    if keep is not None:
+    if rehearsal_folder is not None:
         say(
-            f"{len(photos.rehearsal_train):,} photos of {keep} train along, and "
+            f"{len(photos.rehearsal_train):,} photos of {rehearsal_folder} train along, and "
             f"{len(photos.rehearsal_val):,} validate"
         )
 
@@ -40,10 +53,11 @@ def say_plan(photos: Photos, keep: str | Path | None) -> None:
 def caption_with_start(
     start: Captioner,
     photos: Photos,
+    *,
     plan: Plan,
     tokenizer_name: TokenizerName,
-    model: str | Path,
-) -> dict[int | str, str]:
+    model_name: str,
+) -> StartCaptions:
     """Caption the photos to validate on with the start; say its CIDEr.
 
     From the time that this takes, the line also estimates the duration of the training.
@@ -51,42 +65,45 @@ def caption_with_start(
     start(photos.val[0].image)  # loads lazily loaded parts before the time is measured
     began = perf_counter()
     captions = split_captions(start, photos.validation)
-    report = cider_report(captions, photos.val, start, tokenizer_name)
+    report = cider_report(start, captions, photos.val, tokenizer_name)
     # About how many photos the start captions in the time of the training.
     train_count = len(photos.train) + len(photos.rehearsal_train)
-    epoch = train_count * (1.5 if plan.stages else 0.7)
-    validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(SHARES)
+    epoch = train_count * (1.5 if plan.trainable_stages else 0.7)
+    validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(START_WEIGHTS)
     equivalent = train_count + plan.epochs * epoch + (1 + validations) * len(photos.validation)
     seconds = STARTUP_SECONDS + (perf_counter() - began) / len(captions) * equivalent
     say(
-        f"the model {model} has CIDEr {report.corpus['CIDEr']:.3f} on the photos to validate; at "
-        f"most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
+        f"the model {model_name} has CIDEr {report.corpus['CIDEr']:.3f} on the photos to validate; "
+        f"at most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
-    return captions
+    return StartCaptions(captions, report)
 
 
 def say_result(
     start: Captioner,
-    start_captions: Mapping[int | str, str],
-    best: Candidate,
     photos: Photos,
-    run: Path,
+    best: Candidate,
+    *,
+    start_captions: StartCaptions,
     tokenizer_name: TokenizerName,
+    run_folder: Path,
 ) -> None:
     """Say what the training has changed, and write the page of examples."""
     captioner, captions = best.captioner, best.report.captions
-    before = cider_report(start_captions, photos.val, start, tokenizer_name)
-    after = cider_report(captions, photos.val, captioner, tokenizer_name)
-    origin = f", {best.share:.0%} of the way back to the model" if best.share else ""
-    if best.share == 1:
+    before = start_captions.report
+    after = cider_report(captioner, captions, photos.val, tokenizer_name)
+    origin = ""
+    if best.start_weight:
+        origin = f", {best.start_weight:.0%} of the way back to the model"
+    if best.start_weight == 1:
         origin = "; the model is kept as it was, which does as well without these photos"
     say(f"CIDEr on the photos to validate: {_cider(before)} before, {_cider(after)} now{origin}")
     if len(photos.val) == 1:
         say("of one photo CIDEr is always 0; give ten photos or more to see what was learnt")
     elif after.corpus["CIDEr"] < max(UNRELATED_CIDER, before.corpus["CIDEr"]):
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
-    save_examples(run / EXAMPLES, photos.val, before=before, after=after)
-    if best.share < 1:
+    save_examples(run_folder / EXAMPLES, photos.val, before=before, after=after)
+    if best.start_weight < 1:
         say(after.omissions, "photos with the lowest CIDEr now:")
         for index in after.worst()[:3]:
             record = photos.val[index]
@@ -95,10 +112,10 @@ def say_result(
             say(f"  {record.image.name}: {texts}")
     if photos.rehearsal_val:
         records = photos.rehearsal_val
-        before = cider_report(start_captions, records, start, tokenizer_name)
-        after = cider_report(captions, records, captioner, tokenizer_name)
+        before = cider_report(start, start_captions.captions, records, tokenizer_name)
+        after = cider_report(captioner, captions, records, tokenizer_name)
         say(f"CIDEr on the photos to keep: {_cider(before)} before, {_cider(after)} now")
-    elif best.share < 1:
+    elif best.start_weight < 1:
         say(everyday_changes(start, captioner))
 
 

@@ -37,8 +37,9 @@ class Photos:
     Attributes:
         train: the user's photos to train on.
         val: the user's photos to validate on.
-        rehearsal_train: photos of `--keep`, which train along so that the model stays good at them.
-        rehearsal_val: photos of `--keep` to validate on.
+        rehearsal_train: the rehearsal photos (`--keep`) to train on, so that the model stays good
+            at them.
+        rehearsal_val: the rehearsal photos to validate on.
         data_set: all photos, faulty ones included.
         reader_settings: the reader of the data set, as in a configuration.
         faulty: paths of the photos that are left out.
@@ -60,10 +61,14 @@ class Photos:
         return [*self.val, *self.rehearsal_val]
 
     @property
-    def training_texts(self) -> list[str]:
-        """The captions to train on, those of the user's photos first."""
-        records = (*self.train, *self.rehearsal_train)
-        return [caption for record in records for caption in record.captions]
+    def train_texts(self) -> list[str]:
+        """The captions of the user's photos to train on."""
+        return [caption for record in self.train for caption in record.captions]
+
+    @property
+    def rehearsal_texts(self) -> list[str]:
+        """The captions of the rehearsal photos to train on."""
+        return [caption for record in self.rehearsal_train for caption in record.captions]
 
     @property
     def caption_count(self) -> int:
@@ -99,13 +104,13 @@ class CaptionWords:
         cls, photos: Photos, vocabulary: Vocabulary, tokenizer_name: TokenizerName
     ) -> "CaptionWords":
         split = tokenizer(tokenizer_name)
-        captions = [split(text) for text in photos.training_texts]
-        user_captions = captions[: sum(len(record.captions) for record in photos.train)]
+        user_captions = [split(text) for text in photos.train_texts]
+        rehearsal_captions = [split(text) for text in photos.rehearsal_texts]
         start_words = set(vocabulary.words)
         is_known = [word in start_words for caption in user_captions for word in caption]
         has_same_tokenizer = tokenizer_name == vocabulary.tokenizer
         are_known = has_same_tokenizer and bool(np.mean(is_known) >= SAME_WORDS)
-        lengths = [len(caption) for caption in captions]
+        lengths = [len(caption) for caption in (*user_captions, *rehearsal_captions)]
         longest = int(np.quantile(lengths, 0.99, method="higher"))
         return cls(
             are_known,
@@ -115,43 +120,56 @@ class CaptionWords:
 
 
 def read_photos(
-    folder: str | Path, keep: str | Path | None, skip_bad: bool, options: dict[str, Any]
+    folder: str | Path,
+    rehearsal_folder: str | Path | None,
+    skip_bad: bool,
+    reader_options: dict[str, Any],
 ) -> Photos:
     """Read the captioned photos of a finetuning, after a check for faults.
+
+    Args:
+        folder: the user's photos.
+        rehearsal_folder: the rehearsal photos; None for none.
+        skip_bad: leave out faulty photos and rows.
+        reader_options: options of `reader_for` for the user's photos.
 
     Raises:
         InputError: there are faults, and `skip_bad` is off; or there are too few photos.
     """
-    reader = reader_for(folder, objects=False, **options)
-    settings = _reader_settings(reader, folder, options)
-    if keep is not None:
-        rehearsal_reader = reader_for(keep, objects=False)
-        readers = [settings, _reader_settings(rehearsal_reader, keep, {})]
+    reader = reader_for(folder, objects=False, **reader_options)
+    settings = _reader_settings(reader, folder, reader_options)
+    if rehearsal_folder is not None:
+        rehearsal_reader = reader_for(rehearsal_folder, objects=False)
+        readers = [settings, _reader_settings(rehearsal_reader, rehearsal_folder, {})]
         joined_settings = {"readers": readers, "balanced": True}
         settings = {"class_path": full_name(Joined), "init_args": joined_settings}
         reader = Joined([reader, rehearsal_reader], balanced=True)
-    checked = check(reader)
-    if not checked.ok:
-        say(*str(checked).split("\n"))
+    data_check = check(reader)
+    if not data_check.ok:
+        say(*str(data_check).split("\n"))
         if not skip_bad:
-            source = folder if keep is None else f"{folder} or {keep}"
+            source = folder
+            if rehearsal_folder is not None:
+                source = f"{folder} or {rehearsal_folder}"
             raise InputError(f"{source}: has faults; mend them, or leave them out by --skip-bad")
-    user_set, *rehearsal_sets = checked.data_set.parts.values() or [checked.data_set]
-    train, val = _good_records(folder, user_set, checked.faulty)
+    user_set, *rehearsal_sets = data_check.data_set.parts.values() or [data_check.data_set]
+    train, val = _good_records(folder, user_set, data_check.faulty)
     rehearsal_train: list[Record] = []
     rehearsal_val: list[Record] = []
-    if keep is not None:
+    if rehearsal_folder is not None:
         [rehearsal_set] = rehearsal_sets
-        rehearsal_train, rehearsal_val = _good_records(keep, rehearsal_set, checked.faulty)
+        rehearsal_train, rehearsal_val = _good_records(
+            rehearsal_folder, rehearsal_set, data_check.faulty
+        )
     return Photos(
         train,
         val,
         rehearsal_train,
         rehearsal_val,
-        checked.data_set,
+        data_check.data_set,
         settings,
-        sorted(map(str, checked.faulty)),
-        checked.hashes,
+        sorted(map(str, data_check.faulty)),
+        data_check.hashes,
     )
 
 
@@ -176,9 +194,11 @@ def _good_records(
     return train, val
 
 
-def _reader_settings(reader: Reader, root: str | Path, options: dict[str, Any]) -> dict[str, Any]:
-    """A reader as in a configuration."""
-    arguments = {"root": str(root), **options, "objects": False}
+def _reader_settings(
+    reader: Reader, root: str | Path, reader_options: dict[str, Any]
+) -> dict[str, Any]:
+    """The reader's `class_path` and `init_args`."""
+    arguments = {"root": str(root), **reader_options, "objects": False}
     parameters = signature(type(reader)).parameters
     return {
         "class_path": full_name(type(reader)),

@@ -1,43 +1,47 @@
 """How long and how deeply to train, by the number of photos."""
 
+import math
 from typing import NamedTuple
 
 NEW_WORDS_FACTOR = 3
 """Epoch multiplier if most words are new."""
 
-MOST_EPOCHS = 90
+MAX_EPOCHS = 90
 """Epochs of the longest plan: enough for a few dozen photos, also in another language."""
 
 
 class Plan(NamedTuple):
-    """How to train on so many photos; the decoder is always trained."""
+    """Training settings for a data set of a given size; the decoder is always trained."""
 
-    stages: int  # the last stages of the encoder, to train as well
+    trainable_stages: int  # the last stages of the encoder, to train as well
     epochs: int
     batch_size: int
     lesson: str  # what a data set of this size can teach
 
     @classmethod
-    def of(cls, photos: int, epochs: int | None = None) -> "Plan":
+    def of(cls, photo_count: int, epochs: int | None = None, has_new_words: bool = False) -> "Plan":
         """The plan for this number of training photos; `epochs` replaces the plan's.
 
-        Fewer epochs take as many steps, on smaller batches: words are learnt by steps.
+        Fewer epochs take as many steps, on smaller batches: words are learnt by steps. If most
+        words are new, the plan has more epochs.
         """
-        plan = next(plan for upper_bound, plan in PLANS if photos < upper_bound)
-        epochs = epochs or plan.epochs
-        share = min(1.0, epochs / plan.epochs)
-        return plan._replace(epochs=epochs, batch_size=max(4, int(share * plan.batch_size)))
+        plan = next(plan for upper_bound, plan in PLANS if photo_count < upper_bound)
+        if epochs is None:
+            factor = NEW_WORDS_FACTOR if has_new_words else 1
+            return plan._replace(epochs=min(MAX_EPOCHS, factor * plan.epochs))
+        batch_size = int(min(1.0, epochs / plan.epochs) * plan.batch_size)
+        return plan._replace(epochs=epochs, batch_size=max(4, batch_size))
 
     @property
     def epochs_per_validation(self) -> int:
         """Epochs between some ten validations; a divisor, so that the last epoch is validated."""
-        upper_bound = -(-self.epochs // 10)
+        upper_bound = math.ceil(self.epochs / 10)
         return max(count for count in range(1, upper_bound + 1) if self.epochs % count == 0)
 
 
 PLANS: list[tuple[float, Plan]] = [
-    (20, Plan(0, MOST_EPOCHS, 4, "a first try; give more")),
-    (100, Plan(0, MOST_EPOCHS, 8, "the words and manner of captions")),
+    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more")),
+    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions")),
     (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things")),
     (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things")),
     (2_000, Plan(3, 12, 8, "captions of pictures like these")),

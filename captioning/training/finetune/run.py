@@ -19,15 +19,20 @@ from captioning.files import made_folder, only_writer, read_json, write_json, wr
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import BEST, LAST
-from captioning.training.finetune.choice import SHARES, best_between
-from captioning.training.finetune.messages import caption_with_start, say_plan, say_result
+from captioning.training.finetune.choice import START_WEIGHTS, Candidate, best_between
+from captioning.training.finetune.messages import (
+    StartCaptions,
+    caption_with_start,
+    say_plan,
+    say_result,
+)
 from captioning.training.finetune.photos import CaptionWords, Photos, read_photos
-from captioning.training.finetune.plan import MOST_EPOCHS, NEW_WORDS_FACTOR, Plan
+from captioning.training.finetune.plan import Plan
 from captioning.training.finetune.settings import training_settings
-from captioning.training.train_cli import fit
+from captioning.training.train_cli import train
 
-CALL, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
-"""A run's files in addition to a training's: the call, the model, and the one before."""
+ARGUMENTS, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
+"""Files that finetuning adds to a run: its arguments, the model, and the previous model."""
 
 
 def finetune(
@@ -48,8 +53,8 @@ def finetune(
     `Plan` says what is trained. The same call goes on after an interrupt or, with more epochs, from
     where it ended. If photos or captions have changed, it trains again, and keeps the earlier model
     as ``earlier.safetensors``. `out` gets the files of a training, such as ``config.yaml`` for
-    ``captioning train``. Photos of `keep` train along, and have a say in what is kept. The
-    arguments are the command's, `options` those of `reader_for`.
+    ``captioning train``. Photos of `keep` are rehearsed in training and count in model selection.
+    The arguments are the command's, `options` those of `reader_for`.
 
     Returns:
         ``best.safetensors``, calibrated if validation photos have several captions.
@@ -63,14 +68,13 @@ def finetune(
     tokenizer_name = tokenizer or start.vocabulary.tokenizer
     options = {name: value for name, value in options.items() if value is not None}
     photos = read_photos(folder, keep, skip_bad, options)
-    if hint := tokenizer_hint(photos.training_texts, tokenizer_name):
+    if hint := tokenizer_hint([*photos.train_texts, *photos.rehearsal_texts], tokenizer_name):
         say(hint)
     words = CaptionWords.of(photos, start.vocabulary, tokenizer_name)
-    plan = Plan.of(len(photos.train) + len(photos.rehearsal_train), epochs)
-    if not words.are_known and epochs is None:
-        plan = plan._replace(epochs=min(MOST_EPOCHS, NEW_WORDS_FACTOR * plan.epochs))
-    run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
-    call: dict[str, Any] = {
+    photo_count = len(photos.train) + len(photos.rehearsal_train)
+    plan = Plan.of(photo_count, epochs, has_new_words=not words.are_known)
+    run_folder = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
+    arguments: dict[str, Any] = {
         "the folder": absolute_address(folder),
         "--model": str(model),
         "--seed": seed,
@@ -80,49 +84,105 @@ def finetune(
         "--photo-column": options.get("photo_column"),
         "--val-share": options.get("val_fraction"),
         "--keep": None if keep is None else absolute_address(keep),
-        "stages": plan.stages,
+        "stages": plan.trainable_stages,
         "digest": photos.digest(),
     }
-    continues = _continues(run, call, overwrite)
-    ended = read_json(run / CALL).get("ended", 0) if continues else 0
-    if (run / MODEL).exists() and plan.epochs <= ended:
-        say(f"{run}: nothing is left to train; to continue, raise --epochs")
-        return run / MODEL
+    continues = _continues(run_folder, arguments, overwrite)
+    finished_epochs = read_json(run_folder / ARGUMENTS).get("ended", 0) if continues else 0
+    if (run_folder / MODEL).exists() and plan.epochs <= finished_epochs:
+        say(f"{run_folder}: nothing is left to train; to continue, raise --epochs")
+        return run_folder / MODEL
     say_plan(photos, keep)
-    start_captions = caption_with_start(start, photos, plan, tokenizer_name, model)
-    settings = {"seed_everything": seed}
-    settings |= training_settings(start, model, run, plan, photos, words, tokenizer_name)
-    checkpoint = _train(
-        run, settings, start, photos, call, continues=continues, overwrite=overwrite
+    model_name = str(model)
+    start_captions = caption_with_start(
+        start, photos, plan=plan, tokenizer_name=tokenizer_name, model_name=model_name
     )
-    trained = load(checkpoint)
-    groups = [photos.val, photos.rehearsal_val]
-    shares = SHARES if words.are_known else SHARES[:1]
-    best = best_between(start, start_captions, trained, groups, tokenizer_name, shares, str(model))
-    say_result(start, start_captions, best, photos, run, tokenizer_name)
+    settings = {"seed_everything": seed} | training_settings(
+        start,
+        photos,
+        plan=plan,
+        words=words,
+        tokenizer_name=tokenizer_name,
+        model_name=model_name,
+        run_folder=run_folder,
+    )
+    checkpoint = _train(
+        start,
+        photos,
+        settings=settings,
+        arguments=arguments,
+        run_folder=run_folder,
+        continues=continues,
+        overwrite=overwrite,
+    )
+    best = _choose(
+        start,
+        photos,
+        load(checkpoint),
+        words=words,
+        start_captions=start_captions,
+        tokenizer_name=tokenizer_name,
+        model_name=model_name,
+        run_folder=run_folder,
+    )
     calibration = None
-    if best.share < 1:
-        calibration = calibration_of(start, best.captioner, photos, folder, keep, tokenizer_name)
-    export(best.captioner, run / MODEL, calibration=calibration)
-    write_json(run / CALL, call | {"ended": plan.epochs})
-    return run / MODEL
+    if best.start_weight < 1:
+        calibration = calibration_of(
+            start, photos, best.captioner, tokenizer_name, folder=folder, rehearsal_folder=keep
+        )
+    export(best.captioner, run_folder / MODEL, calibration=calibration)
+    write_json(run_folder / ARGUMENTS, arguments | {"ended": plan.epochs})
+    return run_folder / MODEL
+
+
+def _choose(
+    start: Captioner,
+    photos: Photos,
+    trained: Captioner,
+    *,
+    words: CaptionWords,
+    start_captions: StartCaptions,
+    tokenizer_name: TokenizerName,
+    model_name: str,
+    run_folder: Path,
+) -> Candidate:
+    """Choose between the trained captioner and the start, and say what has changed."""
+    best = best_between(
+        start,
+        trained,
+        [photos.val, photos.rehearsal_val],
+        start_captions=start_captions.captions,
+        tokenizer_name=tokenizer_name,
+        model_name=model_name,
+        start_weights=START_WEIGHTS if words.are_known else START_WEIGHTS[:1],
+    )
+    say_result(
+        start,
+        photos,
+        best,
+        start_captions=start_captions,
+        tokenizer_name=tokenizer_name,
+        run_folder=run_folder,
+    )
+    return best
 
 
 def calibration_of(
     start: Captioner,
-    captioner: Captioner,
     photos: Photos,
-    folder: str | Path,
-    keep: str | Path | None,
+    captioner: Captioner,
     tokenizer_name: TokenizerName,
+    *,
+    folder: str | Path,
+    rehearsal_folder: str | Path | None,
 ) -> Calibration | None:
     """The calibration on the photos to validate on; None, and a line, if it is not possible."""
     try:
-        good = scene_judge(folder, "val") if keep is None else None
-        good = good or partial(
+        judge = scene_judge(folder, "val") if rehearsal_folder is None else None
+        judge = judge or partial(
             good_captions, records=photos.val, tokenizer=tokenizer_name, others=photos.train
         )
-        assessed = assess(captioner, photos.val, judge=good)
+        assessed = assess(captioner, photos.val, judge=judge)
         calibration = fit_calibration(assessed, start.calibration)
         halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
     except InputError as error:
@@ -132,35 +192,36 @@ def calibration_of(
     return calibration
 
 
-def _continues(run: Path, call: dict[str, Any], overwrite: bool) -> bool:
-    """Whether a run continues by this call, or begins.
+def _continues(run_folder: Path, arguments: dict[str, Any], overwrite: bool) -> bool:
+    """Whether a run continues with these arguments, or begins.
 
     Raises:
-        InputError: the run is another call's, or of `captioning train`.
+        InputError: the run has other arguments, or is of `captioning train`.
     """
-    has_model = any((run / name).exists() for name in (LAST, BEST, MODEL))
-    earlier = read_json(run / CALL) if (run / CALL).exists() else {}
-    differences = [name for name in call if earlier.get(name) != call[name]]
+    has_model = any((run_folder / name).exists() for name in (LAST, BEST, MODEL))
+    file = run_folder / ARGUMENTS
+    earlier = read_json(file) if file.exists() else {}
+    differences = [name for name in arguments if earlier.get(name) != arguments[name]]
     differences = [name for name in differences if name not in ("stages", "digest")]
     if has_model and differences and not overwrite:
         raise InputError(
-            f"{run}: contains another training (by {', '.join(differences)}); name another folder "
-            "by --out, or replace it by --overwrite"
+            f"{run_folder}: contains another training (by {', '.join(differences)}); name another "
+            "folder by --out, or replace it by --overwrite"
         )
     if overwrite or not has_model:
         return False
-    if earlier["digest"] != call["digest"]:
+    if earlier["digest"] != arguments["digest"]:
         say(f"photos or captions have changed: training again; {EARLIER} keeps the model so far")
-    return bool(earlier["digest"] == call["digest"])
+    return bool(earlier["digest"] == arguments["digest"])
 
 
 def _train(
-    run: Path,
-    settings: dict[str, Any],
     start: Captioner,
     photos: Photos,
-    call: dict[str, Any],
     *,
+    settings: dict[str, Any],
+    arguments: dict[str, Any],
+    run_folder: Path,
     continues: bool,
     overwrite: bool,
 ) -> Path:
@@ -168,23 +229,24 @@ def _train(
 
     The settings are also written to finetune.yaml, for users.
     """
-    config, model = run / "finetune.yaml", run / MODEL
-    with only_writer(run):  # not while a training runs there
-        earlier = read_json(run / CALL) if (run / CALL).exists() else call
-        if overwrite or earlier["stages"] != call["stages"]:
-            shutil.rmtree(run / "features", ignore_errors=True)  # of another encoder
-        with written_whole(config) as temporary:
+    config_file, model_file = run_folder / "finetune.yaml", run_folder / MODEL
+    arguments_file = run_folder / ARGUMENTS
+    with only_writer(run_folder):  # not while a training runs there
+        earlier = read_json(arguments_file) if arguments_file.exists() else arguments
+        if overwrite or earlier["stages"] != arguments["stages"]:
+            shutil.rmtree(run_folder / "features", ignore_errors=True)  # of another encoder
+        with written_whole(config_file) as temporary:
             temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
     def on_start() -> None:
-        if model.exists() and not continues:
-            with written_whole(run / EARLIER) as temporary:
-                shutil.copyfile(model, temporary)
-        write_json(run / CALL, call)
+        if model_file.exists() and not continues:
+            with written_whole(run_folder / EARLIER) as temporary:
+                shutil.copyfile(model_file, temporary)
+        write_json(arguments_file, arguments)
 
     options = {"resume": continues, "overwrite": not continues}
     try:
-        checkpoint = fit(settings | options, start, photos.data_set, on_start)
+        checkpoint = train(settings | options, start, photos.data_set, on_start)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert checkpoint is not None  # there is one process only

@@ -14,18 +14,20 @@ from captioning.training.module import CIDER_OF_SETS
 
 def training_settings(
     start: Captioner,
-    model: str | Path,
-    run: Path,
-    plan: Plan,
     photos: Photos,
+    *,
+    plan: Plan,
     words: CaptionWords,
     tokenizer_name: TokenizerName,
+    model_name: str,
+    run_folder: Path,
 ) -> dict[str, Any]:
     """The configuration of the training, as in a file for `captioning train`."""
     config = start.config
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
-    stages = len(getattr(start.model.encoder, "stages", ()))
-    trainable_stages = min(plan.stages, max(stages - 1, 0))  # one must be frozen, for features
+    stage_count = len(getattr(start.model.encoder, "stages", ()))
+    # One stage must be frozen, for features.
+    trainable_stages = min(plan.trainable_stages, max(stage_count - 1, 0))
     changes = {"weights": None, "trainable_stages": trainable_stages}
     parameters = signature(type(start.model.encoder)).parameters
     parts["encoder"]["init_args"] |= {
@@ -38,7 +40,7 @@ def training_settings(
     if not words.are_known:  # which words people repeat is seen in thousands of captions
         search["init_args"]["repeats"] = True
     if words.is_other_language:
-        say(f"captions in another language than {model}'s: none of its words is kept")
+        say(f"captions in another language than {model_name}'s: none of its words is kept")
     preprocessing = config["preprocessing"]
     # `best_between` weighs the data sets alike.
     score = CIDER_OF_SETS if photos.rehearsal_val else "CIDEr"
@@ -47,7 +49,7 @@ def training_settings(
             "size": preprocessing["size"],
             "fit": preprocessing.get("fit", "crop"),
             "batch_size": plan.batch_size,
-            "features": str(run / "features"),
+            "features": str(run_folder / "features"),
             "tokenizer": tokenizer_name,
             "keep_words": not words.is_other_language,
             "reader": photos.reader_settings,
@@ -62,14 +64,14 @@ def training_settings(
                 "class_path": "captioning.training.CrossEntropy",
                 "init_args": {"attention_penalty": 0.0},
             },
-            "initial": str(model),
+            "initial": model_name,
             "learning_rate": 4e-4,
             "encoder_learning_rate": 5e-5,
         },
         "checkpoints": {"monitor": f"val/{score}"},
         "early_stopping": {"patience": 4},
         "trainer": {
-            "default_root_dir": str(run),
+            "default_root_dir": str(run_folder),
             "max_epochs": plan.epochs,
             "check_val_every_n_epoch": plan.epochs_per_validation,
             "gradient_clip_val": 1.0,
