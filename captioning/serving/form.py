@@ -11,11 +11,11 @@ from captioning.data.images import UPLOAD_KINDS
 from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
-from captioning.serving.protection import MOST_PHOTOS
+from captioning.serving.protection import MAX_PHOTOS
 from captioning.web.page import MAX_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
-MOST_MAPPED = 60  # words of all captions, for all maps that take several passes
+MAX_MAPPED = 60  # words of all captions, for all maps that take several passes
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CaptionForm(BaseModel):
     photo: list[UploadFile] = Field(
         min_length=1,
         description=f"The photo: {UPLOAD_KINDS}. Repeatable, for several "
-        f"photos with these settings: {MOST_PHOTOS}, unless the server was started otherwise.",
+        f"photos with these settings: {MAX_PHOTOS}, unless the server was started otherwise.",
     )
     captions: int = Field(1, ge=1, le=MAX_CAPTIONS, description="How many, the best first.")
     beam: int | None = Field(
@@ -72,7 +72,7 @@ class CaptionForm(BaseModel):
         None,
         description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server may "
         "offer fewer. Maps that take several passes are computed for at most "
-        f"{MOST_MAPPED} words of all captions: two such maps for half as many.",
+        f"{MAX_MAPPED} words of all captions: two such maps for half as many.",
     )
     compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
@@ -94,10 +94,10 @@ class CaptionForm(BaseModel):
         words = self.captions * search.max_length
         if self.text is not None:
             words = len(captioner.vocabulary.encode(self.text)) - 2  # begin and end
-        if (slow := _slow(maps)) and words * len(slow) > MOST_MAPPED:
+        if (slow := _slow(maps)) and words * len(slow) > MAX_MAPPED:
             raise HTTPException(
                 422,
-                f"maps by {' and '.join(slow)} take long, so at most {MOST_MAPPED // len(slow)} "
+                f"maps by {' and '.join(slow)} take long, so at most {MAX_MAPPED // len(slow)} "
                 f"words may have them, not {words}; ask for fewer or shorter captions",
             )
         return Settings(search, self.captions, self.view, maps, self.text)

@@ -54,7 +54,7 @@ HEADERS = {
 AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(:[0-9]{1,5})?", re.ASCII)
 """An IPv6 address or a name, with an optional port."""
 
-MOST_PHOTOS = 16
+MAX_PHOTOS = 16
 """Of a request, unless the server says otherwise; as many as a batch has."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")  # which never run the model
@@ -69,7 +69,7 @@ class Limits:
     decoding_seconds: float = 10.0  # for a photo
     seconds: float = 30.0  # from the end of a request's header to its answer
     queue: int = 128  # photos that wait or are captioned at a time
-    photos: int = MOST_PHOTOS  # of a request
+    photos: int = MAX_PHOTOS  # of a request
     uploads: int = 256_000_000  # bytes of all bodies that are held at a time
     header_seconds: float = 5.0  # for a header, from the start of a connection or the last answer
 
