@@ -17,7 +17,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from captioning.data.images import DecodedPhoto, Upload, read_image, upright
-from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, join_words, pieces
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import ENGLISH_JOINTS, join_words, pieces
 from captioning.errors import InputError
 from captioning.files import written_whole
 

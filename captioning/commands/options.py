@@ -40,8 +40,6 @@ Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 MAY_BEGIN_WITH_DASH = Parameter(allow_leading_hyphen=True)
 """For options whose value may be ``-``."""
 
-Tokenizer = Literal["ptb", "characters", "japanese", "chinese", "thai"]
-
 MAP_HELP = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
 """For help texts: the names in `captioning.maps`, which takes seconds to import."""
 

@@ -13,8 +13,8 @@ from captioning.commands.options import (
     MAY_BEGIN_WITH_DASH,
     MaxMegapixels,
     MetricOptions,
-    Tokenizer,
 )
+from captioning.data.tokenizer_names import ScoreTokenizerName
 from captioning.errors import InputError
 from captioning.progress_bar import say
 
@@ -29,7 +29,7 @@ class ReferenceOptions:
 
     split: str | None = None
     """Use the references of this split of the data set only."""
-    tokenizer: Tokenizer = "ptb"
+    tokenizer: ScoreTokenizerName = "ptb"
     """What splits captions into words: the COCO evaluation's or, for scripts without spaces,
     characters or the words of a language (extras ja, zh and th)."""
     photos: Path | None = None

@@ -14,8 +14,8 @@ from captioning.commands.options import (
     MaxMegapixels,
     PhotoColumn,
     Share,
-    Tokenizer,
 )
+from captioning.data.tokenizer_names import ScoreTokenizerName
 from captioning.errors import printable
 from captioning.shelf import DEFAULT_MODEL
 
@@ -94,7 +94,7 @@ def finetune_model(
     seed: int = 0,
     val_share: Share | None = None,
     skip_bad: bool = False,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: ScoreTokenizerName | None = None,
     images: Images = None,
     caption_column: CaptionColumn = None,
     photo_column: PhotoColumn = None,

@@ -22,7 +22,7 @@ from captioning.data.images import MEGAPIXELS
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import DataSet, Reader
 from captioning.data.records import Record
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokens import is_english, tokenize
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError

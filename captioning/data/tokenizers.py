@@ -5,31 +5,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, pairwise
-from typing import Literal
 from unicodedata import category, normalize
 
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokens import TYPED, tokenize, tokens
 from captioning.errors import InputError
 
 Tokenizer = Callable[[str], list[str]]
 """Splits a caption into words in lower case, without punctuation and white space."""
-
-TokenizerName = Literal[
-    "ptb", "treebank", "wordpunct", "tweet", "characters", "japanese", "chinese", "thai"
-]
-"""Names of tokenizers in a configuration.
-
-- ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
-- treebank, wordpunct, tweet: NLTK's.
-- characters: each character of Chinese, Japanese, Thai, Lao, Burmese and Khmer with its vowel
-  signs, written without spaces, and the words of other scripts.
-- japanese: the short units (mode A) of Sudachi's small dictionary; extra `ja`.
-- chinese: the words of jieba with its default settings, by jieba-rs; extra `zh`.
-- thai: the words of PyThaiNLP's newmm; extra `th`.
-
-With the last four, scores count these words, so they compare only with scores by the same tokenizer
-and version of its library.
-"""
 
 NLTK = ("treebank", "wordpunct", "tweet")
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from itertools import chain, pairwise, takewhile
 from typing import get_args
 
-from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, TokenizerName, join_words, tokenizer
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, join_words, tokenizer
 from captioning.data.tokens import BRACKETS, TYPED, is_english
 from captioning.errors import InputError, shown
 

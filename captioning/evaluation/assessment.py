@@ -21,7 +21,8 @@ from captioning.captioner.decoded_batch import decode_batch
 from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.dataset import caption_ids, pad_captions
 from captioning.data.records import Record
-from captioning.data.tokenizers import TokenizerName, tokenizer, tokenizer_of_scores
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer, tokenizer_of_scores
 from captioning.data.tokens import FUNCTION_WORDS, is_english, words_of
 from captioning.data.vocabulary import PAD, UNK, Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Bool
 from numpy.typing import NDArray
 
-from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import repeatable_words
 from captioning.errors import InputError

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import SPECIAL, UNK
 

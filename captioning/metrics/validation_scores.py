@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import distributed
 
-from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer_of_scores
 from captioning.metrics.registry import score_tokens, scorers
 from captioning.metrics.scores import Scores, diversity, generated_tokens
 

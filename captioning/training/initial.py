@@ -14,7 +14,7 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.captioner.checkpoint import fitted_tensors
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.models import CNNEncoder

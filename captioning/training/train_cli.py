@@ -16,7 +16,7 @@ from captioning.captioner import Captioner, load
 from captioning.configurable import IMPORT
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import DataSet
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.device import fast_precision
 from captioning.errors import InputError
 from captioning.files import made_folder, only_writer, remove_unfinished, written_whole

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioning.data.tokenizers import TokenizerName, tokenizer
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.report import Report

@@ -17,7 +17,8 @@ from PIL import Image
 
 from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.tokenizers import ENGLISH_JOINTS, TokenizerName, join_words
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import ENGLISH_JOINTS, join_words
 from captioning.data.vocabulary import Vocabulary
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from captioning.captioner import Captioner
 from captioning.data.records import Record
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.report import Report
 from captioning.metrics.cider import cider_scores

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from captioning.captioner import Captioner
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report

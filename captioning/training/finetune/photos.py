@@ -13,7 +13,8 @@ from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import DataSet, Joined, Reader, reader_for
 from captioning.data.records import Record
-from captioning.data.tokenizers import TokenizerName, tokenizer
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.progress_bar import say

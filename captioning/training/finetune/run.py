@@ -9,7 +9,8 @@ import yaml
 
 from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import Calibration
-from captioning.data.tokenizers import TokenizerName, tokenizer_hint
+from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer_hint
 from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, good_captions
 from captioning.evaluation.calibration_fit import fit_calibration

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.captioner import Captioner
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizer_names import TokenizerName
 from captioning.progress_bar import say
 from captioning.training.finetune.photos import CaptionWords, Photos
 from captioning.training.finetune.plan import Plan
