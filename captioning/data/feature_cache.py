@@ -109,6 +109,14 @@ class FeatureCache:
                 changed[image] = digest
         return changed
 
+    def to_encode(self, images: Sequence[Path]) -> dict[str, str]:
+        """As `changed`; raises InputError if a photo without features is deleted."""
+        changed = self.changed(images)
+        for image in self.missing(images):
+            if _absolute(image) not in changed:
+                raise InputError(f"{image}: no such file; check the path")
+        return changed
+
 
 def feature_cache(
     folder: str | Path,
@@ -147,10 +155,7 @@ def feature_cache(
         if process == 0:
             with stage(f"{name}: comparing {folder} with the photos"):
                 cache = FeatureCache(folder, key)
-                hashes, first_file = cache.changed(images), cache.next_file
-                for image in cache.missing(images):
-                    if _absolute(image) not in hashes:
-                        raise InputError(f"{image}: no such file; check the path")
+                hashes, first_file = cache.to_encode(images), cache.next_file
         if count > 1:
             work: list[Any] = [hashes, first_file]
             distributed.broadcast_object_list(work)

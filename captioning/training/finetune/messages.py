@@ -67,10 +67,11 @@ def caption_with_start(
     captions = split_captions(start, photos.validation)
     report = cider_report(start, captions, photos.val, tokenizer_name)
     # About how many photos the start captions in the time of the training.
-    train_count = len(photos.train) + len(photos.rehearsal_train)
-    epoch = train_count * (1.5 if plan.trainable_stages else 0.7)
+    epoch = photos.train_count * (1.5 if plan.trainable_stages else 0.7)
     validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(START_WEIGHTS)
-    equivalent = train_count + plan.epochs * epoch + (1 + validations) * len(photos.validation)
+    equivalent = (
+        photos.train_count + plan.epochs * epoch + (1 + validations) * len(photos.validation)
+    )
     seconds = STARTUP_SECONDS + (perf_counter() - began) / len(captions) * equivalent
     say(
         f"the model {model_name} has CIDEr {report.corpus['CIDEr']:.3f} on the photos to validate; "

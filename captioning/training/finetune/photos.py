@@ -57,6 +57,11 @@ class Photos:
     hashes: dict[Path, str]
 
     @property
+    def train_count(self) -> int:
+        """Number of all photos to train on."""
+        return len(self.train) + len(self.rehearsal_train)
+
+    @property
     def validation(self) -> list[Record]:
         """The photos to validate on, the user's first."""
         return [*self.val, *self.rehearsal_val]
@@ -132,11 +137,12 @@ def read_photos(
         folder: the user's photos.
         rehearsal_folder: the rehearsal photos; None for none.
         skip_bad: leave out faulty photos and rows.
-        reader_options: options of `reader_for` for the user's photos.
+        reader_options: options of `reader_for` for the user's photos; None for the default.
 
     Raises:
         InputError: there are faults, and `skip_bad` is off; or there are too few photos.
     """
+    reader_options = {name: value for name, value in reader_options.items() if value is not None}
     reader = reader_for(folder, objects=False, **reader_options)
     settings = _reader_settings(reader, folder, reader_options)
     if rehearsal_folder is not None:

@@ -67,15 +67,67 @@ def finetune(
     """
     start = load(model)
     tokenizer_name = tokenizer or start.vocabulary.tokenizer
-    options = {name: value for name, value in options.items() if value is not None}
     photos = read_photos(folder, keep, skip_bad, options)
     if hint := tokenizer_hint([*photos.train_texts, *photos.rehearsal_texts], tokenizer_name):
         say(hint)
     words = CaptionWords.of(photos, start.vocabulary, tokenizer_name)
-    photo_count = len(photos.train) + len(photos.rehearsal_train)
-    plan = Plan.of(photo_count, epochs, has_new_words=not words.are_known)
+    plan = Plan.of(photos.train_count, epochs, has_new_words=not words.are_known)
     run_folder = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
-    arguments: dict[str, Any] = {
+    arguments = _arguments(
+        photos, plan, options, folder=folder, model=model, seed=seed, tokenizer=tokenizer, keep=keep
+    )
+    continues = _continues(run_folder, arguments, overwrite)
+    if continues and _is_finished(run_folder, plan.epochs):
+        say(f"{run_folder}: nothing is left to train; to continue, raise --epochs")
+        return run_folder / MODEL
+    say_plan(photos, keep)
+    start_captions = caption_with_start(
+        start, photos, plan=plan, tokenizer_name=tokenizer_name, model_name=str(model)
+    )
+    checkpoint = _train(
+        start,
+        photos,
+        plan=plan,
+        words=words,
+        tokenizer_name=tokenizer_name,
+        model_name=str(model),
+        run_folder=run_folder,
+        seed=seed,
+        arguments=arguments,
+        continues=continues,
+        overwrite=overwrite,
+    )
+    best = _choose(
+        start,
+        photos,
+        load(checkpoint),
+        words=words,
+        start_captions=start_captions,
+        tokenizer_name=tokenizer_name,
+        model_name=str(model),
+        run_folder=run_folder,
+    )
+    calibration = calibration_of(
+        start, photos, best, tokenizer_name=tokenizer_name, folder=folder, rehearsal_folder=keep
+    )
+    export(best.captioner, run_folder / MODEL, calibration=calibration)
+    write_json(run_folder / ARGUMENTS, arguments | {"ended": plan.epochs})
+    return run_folder / MODEL
+
+
+def _arguments(
+    photos: Photos,
+    plan: Plan,
+    options: dict[str, Any],
+    *,
+    folder: str | Path,
+    model: str | Path,
+    seed: int,
+    tokenizer: TokenizerName | None,
+    keep: str | Path | None,
+) -> dict[str, Any]:
+    """The arguments by which a run is recognised, as its finetune.json holds them."""
+    return {
         "the folder": absolute_address(folder),
         "--model": str(model),
         "--seed": seed,
@@ -88,52 +140,6 @@ def finetune(
         "stages": plan.trainable_stages,
         "digest": photos.digest(),
     }
-    continues = _continues(run_folder, arguments, overwrite)
-    finished_epochs = read_json(run_folder / ARGUMENTS).get("ended", 0) if continues else 0
-    if (run_folder / MODEL).exists() and plan.epochs <= finished_epochs:
-        say(f"{run_folder}: nothing is left to train; to continue, raise --epochs")
-        return run_folder / MODEL
-    say_plan(photos, keep)
-    model_name = str(model)
-    start_captions = caption_with_start(
-        start, photos, plan=plan, tokenizer_name=tokenizer_name, model_name=model_name
-    )
-    settings = {"seed_everything": seed} | training_settings(
-        start,
-        photos,
-        plan=plan,
-        words=words,
-        tokenizer_name=tokenizer_name,
-        model_name=model_name,
-        run_folder=run_folder,
-    )
-    checkpoint = _train(
-        start,
-        photos,
-        settings=settings,
-        arguments=arguments,
-        run_folder=run_folder,
-        continues=continues,
-        overwrite=overwrite,
-    )
-    best = _choose(
-        start,
-        photos,
-        load(checkpoint),
-        words=words,
-        start_captions=start_captions,
-        tokenizer_name=tokenizer_name,
-        model_name=model_name,
-        run_folder=run_folder,
-    )
-    calibration = None
-    if best.start_weight < 1:
-        calibration = calibration_of(
-            start, photos, best.captioner, tokenizer_name, folder=folder, rehearsal_folder=keep
-        )
-    export(best.captioner, run_folder / MODEL, calibration=calibration)
-    write_json(run_folder / ARGUMENTS, arguments | {"ended": plan.epochs})
-    return run_folder / MODEL
 
 
 def _choose(
@@ -171,19 +177,24 @@ def _choose(
 def calibration_of(
     start: Captioner,
     photos: Photos,
-    captioner: Captioner,
-    tokenizer_name: TokenizerName,
+    best: Candidate,
     *,
+    tokenizer_name: TokenizerName,
     folder: str | Path,
     rehearsal_folder: str | Path | None,
 ) -> Calibration | None:
-    """The calibration on the photos to validate on; None, and a line, if it is not possible."""
+    """The calibration on the photos to validate on.
+
+    None if the start is the best, which keeps its own, and, with a line, if it is not possible.
+    """
+    if best.captioner is start:
+        return None
     try:
         judge = scene_judge(folder, "val") if rehearsal_folder is None else None
         judge = judge or partial(
             good_captions, records=photos.val, tokenizer=tokenizer_name, others=photos.train
         )
-        assessed = assess(captioner, photos.val, judge=judge)
+        assessed = assess(best.captioner, photos.val, judge=judge)
         calibration = fit_calibration(assessed, start.calibration)
         halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
     except InputError as error:
@@ -216,20 +227,39 @@ def _continues(run_folder: Path, arguments: dict[str, Any], overwrite: bool) -> 
     return bool(earlier["digest"] == arguments["digest"])
 
 
+def _is_finished(run_folder: Path, epochs: int) -> bool:
+    """Whether a run has its model, after at least this number of epochs."""
+    finished_epochs: int = read_json(run_folder / ARGUMENTS).get("ended", 0)
+    return (run_folder / MODEL).exists() and epochs <= finished_epochs
+
+
 def _train(
     start: Captioner,
     photos: Photos,
     *,
-    settings: dict[str, Any],
-    arguments: dict[str, Any],
+    plan: Plan,
+    words: CaptionWords,
+    tokenizer_name: TokenizerName,
+    model_name: str,
     run_folder: Path,
+    seed: int,
+    arguments: dict[str, Any],
     continues: bool,
     overwrite: bool,
 ) -> Path:
-    """Train by these settings, and return the best checkpoint.
+    """Train, and return the best checkpoint.
 
     The settings are also written to finetune.yaml, for users.
     """
+    settings = {"seed_everything": seed} | training_settings(
+        start,
+        photos,
+        plan=plan,
+        words=words,
+        tokenizer_name=tokenizer_name,
+        model_name=model_name,
+        run_folder=run_folder,
+    )
     config_file, model_file = run_folder / "finetune.yaml", run_folder / MODEL
     arguments_file = run_folder / ARGUMENTS
     with only_writer(run_folder):  # not while a training runs there

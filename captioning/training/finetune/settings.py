@@ -24,21 +24,8 @@ def training_settings(
 ) -> dict[str, Any]:
     """The configuration of the training, as in a file for `captioning train`."""
     config = start.config
-    parts = {name: _as_yaml(part) for name, part in config["model"].items()}
-    stage_count = len(getattr(start.model.encoder, "stages", ()))
-    # One stage must be frozen, for features.
-    trainable_stages = min(plan.trainable_stages, max(stage_count - 1, 0))
-    changes = {"weights": None, "trainable_stages": trainable_stages}
-    parameters = signature(type(start.model.encoder)).parameters
-    parts["encoder"]["init_args"] |= {
-        name: value for name, value in changes.items() if name in parameters
-    }
-    search = _as_yaml(config["search"])
-    if words.longest > search["init_args"].get("max_length", words.longest):
-        say(f"captions have up to {words.longest} words; so may the new model's")
-        search["init_args"]["max_length"] = words.longest
-    if not words.are_known:  # which words people repeat is seen in thousands of captions
-        search["init_args"]["repeats"] = True
+    parts = _model_parts(start, plan)
+    search = _search(start, words)
     if words.is_other_language:
         say(f"captions in another language than {model_name}'s: none of its words is kept")
     preprocessing = config["preprocessing"]
@@ -78,6 +65,31 @@ def training_settings(
             "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
         },
     }
+
+
+def _model_parts(start: Captioner, plan: Plan) -> dict[str, Any]:
+    """The start's encoder, adapter and decoder, with the plan's trainable stages."""
+    parts = {name: _as_yaml(part) for name, part in start.config["model"].items()}
+    stage_count = len(getattr(start.model.encoder, "stages", ()))
+    # One stage must be frozen, for features.
+    trainable_stages = min(plan.trainable_stages, max(stage_count - 1, 0))
+    changes = {"weights": None, "trainable_stages": trainable_stages}
+    parameters = signature(type(start.model.encoder)).parameters
+    parts["encoder"]["init_args"] |= {
+        name: value for name, value in changes.items() if name in parameters
+    }
+    return parts
+
+
+def _search(start: Captioner, words: CaptionWords) -> dict[str, Any]:
+    """The start's search, which may find captions as long as the new ones."""
+    search = _as_yaml(start.config["search"])
+    if words.longest > search["init_args"].get("max_length", words.longest):
+        say(f"captions have up to {words.longest} words; so may the new model's")
+        search["init_args"]["max_length"] = words.longest
+    if not words.are_known:  # which words people repeat is seen in thousands of captions
+        search["init_args"]["repeats"] = True
+    return search
 
 
 def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
