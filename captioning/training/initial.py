@@ -119,7 +119,7 @@ def _merged(start: Vocabulary, vocabulary: Vocabulary, shared_count: int) -> Voc
 class FittedParameters(NamedTuple):
     """The start's parameters in the shapes of another captioner's."""
 
-    parameters: dict[str, Tensor]
+    tensors: dict[str, Tensor]
     similar_ids: list[list[int]]  # for each new word, of the similar words
 
 

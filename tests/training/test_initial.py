@@ -93,7 +93,7 @@ def test_a_captioner_between_interpolates_every_parameter(checkpoint: Path) -> N
     start_from(start, extended, "start")
     for parameter in trained.model.parameters():
         parameter.data.add_(torch.rand_like(parameter))
-    start_parameters = fitted_parameters(start, trained, "start").parameters
+    start_parameters = fitted_parameters(start, trained, "start").tensors
     interpolated = interpolate(start_parameters, trained, 0.25)
     models = extended.model, trained.model, interpolated.model
     for first, last, middle in zip(*(model.parameters() for model in models), strict=True):

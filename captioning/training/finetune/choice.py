@@ -53,7 +53,7 @@ def best_between(
         start_weights: the weights to try; 1, the start itself, may only be the last.
     """
     records = [record for group in groups for record in group]
-    start_parameters = fitted_parameters(start, trained, model_name).parameters
+    start_parameters = fitted_parameters(start, trained, model_name).tensors
     candidates = []
     for start_weight in start_weights:
         if start_weight == 1:
