@@ -107,7 +107,7 @@ def test_rewards_are_cider_with_ends_as_words(captioner: Captioner) -> None:
     references = [written[2]] * 3 + [written[0]] * 3
     rewards = cider_scores(samples, references, DocumentFrequencies.of(written)).images["CIDEr"]
     assert rewards.max() > 0
-    assert float(loss.figures["reward"]) == pytest.approx(rewards.mean(), rel=1e-5)
+    assert float(loss.metrics["reward"]) == pytest.approx(rewards.mean(), rel=1e-5)
     assert loss.divisor == 6
 
 
@@ -116,7 +116,7 @@ def test_rewards_are_not_rounded_under_autocast(captioner: Captioner) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         objective = SelfCritical(samples=4, max_length=4)
         loss = loss_of(objective, captioner, annotations.bfloat16(), batch, RECORDS)
-    reward = loss.figures["reward"]
+    reward = loss.metrics["reward"]
     assert isinstance(reward, Tensor)
     assert loss.total.dtype == reward.dtype == torch.float32
     assert reward.bfloat16() != reward
