@@ -2,6 +2,7 @@ import io
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,7 +244,8 @@ def test_captions_compare_by_content_and_leave_the_model_behind(
 
 
 def test_a_list_of_captions_shows_its_first_photos(captioner: Captioner) -> None:
-    page = captioner([*PHOTOS, captioner.preprocessing(PHOTOS[0])] * 6)._repr_html_()
+    captions: Any = captioner([*PHOTOS, captioner.preprocessing(PHOTOS[0])] * 6)
+    page = captions._repr_html_()
     assert (page.count("<p>"), page.count("<img")) == (25, 20)
     assert page.endswith("<p>6 more</p>")
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,8 @@ def report(mentions: list[GroundedMention]) -> GroundingReport:
 
 
 def test_bars_are_as_long_as_the_models_scores(report: GroundingReport) -> None:
-    pointing, in_box, in_mask = draw_scores(report).axes
+    axes_of_scores: Any = draw_scores(report).axes
+    pointing, in_box, in_mask = axes_of_scores
     widths = [[bar.get_width() for bar in axes.patches] for axes in (pointing, in_box, in_mask)]
     value = report.value("mass in box")
     assert widths == [pytest.approx([1 / 3] * 2), pytest.approx([value] * 2), [0, 0]]

@@ -1,6 +1,5 @@
 """The interface of a decoder, tested with every kind."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -83,7 +82,8 @@ def test_its_config_builds_the_same_decoder(decoder: Decoder, annotations: Tenso
 @pytest.mark.parametrize("kind", ["additive", "transformer"])
 def test_tied_embeddings_are_one_matrix_and_padding_is_zero(kind: str) -> None:
     for tied in (False, True):
-        decoder: Any = partial(DECODERS[kind], tie_embeddings=tied)(5, 8)
+        make: Any = DECODERS[kind]
+        decoder = make(5, 8, tie_embeddings=tied)
         assert (decoder.output.weight is decoder.embedding.weight) == tied
         assert (decoder.embedding.weight[PAD] == 0).all()
 

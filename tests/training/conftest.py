@@ -108,13 +108,13 @@ def interrupt_at(number: int, patch: Patch) -> None:
 
 def with_scores(monkeypatch: Patch, *scores: float) -> None:
     """Let the check before each training and then each validation have these BLEU-4."""
-    coming = iter(scores)
+    next_scores = iter(scores)
 
-    def scores(candidates: Any, references: Any) -> Scores:
-        return Scores({"BLEU-4": next(coming)}, {})
+    def validation_scores(candidates: Any, references: Any) -> Scores:
+        return Scores({"BLEU-4": next(next_scores)}, {})
 
     others = [metric for metric in registry.METRICS if metric.name != "BLEU"]
-    monkeypatch.setattr(registry, "METRICS", [Metric("BLEU", lambda: scores), *others])
+    monkeypatch.setattr(registry, "METRICS", [Metric("BLEU", lambda: validation_scores), *others])
 
 
 @pytest.fixture(autouse=True)
