@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from PIL import AvifImagePlugin
@@ -26,7 +27,7 @@ class Job(NamedTuple):
     side: int  # of the square that the model sees, in pixels
     fit: Fit
     long_side: int  # of the JPEG, in pixels; 0 for none
-    memory: int  # limit of the process in bytes, where the system has limits
+    memory: int  # most bytes beyond those of the idle process, where the system has limits
 
 
 class DecodedUpload(NamedTuple):
@@ -44,6 +45,15 @@ def decode_upload(job: Job) -> DecodedUpload:
     image, crop = square(photo, crop_box(photo.size, job.fit), job.side)
     small_copy = jpeg(photo.image, job.long_side) if job.long_side else ""
     return DecodedUpload(image.tobytes(), crop, photo.size, small_copy)
+
+
+def address_space() -> int:
+    """Return the bytes of this process's address space, mapped files included; 0 if unknown."""
+    try:
+        pages, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    except OSError:  # only Linux has this file
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def limit_memory(limit: int) -> None:
@@ -69,13 +79,15 @@ def main() -> None:
         import pillow_heif
 
         pillow_heif.options.DECODE_THREADS = 1
+    idle_memory = address_space()
     answer = b""
     with suppress(EOFError, BrokenPipeError):  # the server has ended
         while True:
             answers.write(len(answer).to_bytes(LENGTH) + answer)
             answers.flush()
             job = pickle.load(sys.stdin.buffer)
-            limit_memory(job.memory)
+            if idle_memory:
+                limit_memory(idle_memory + job.memory)
             try:
                 answer = pickle.dumps(decode_upload(job))
             except InputError as error:

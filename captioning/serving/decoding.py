@@ -23,7 +23,7 @@ QUICK = 1.0
 """Seconds for a photo at first. One that fails within these limits is decoded again with more time
 and memory, and only one such photo at a time, so that a process and memory stay free for others."""
 
-MEMORY = 100_000_000  # bytes of a process without a photo
+MEMORY = 30_000_000  # bytes for what a photo needs besides its pixels
 PIXEL_MEMORY = 7, 18
 """Bytes for each pixel that a photo may have, at first and again: of a progressive JPEG, and of a
 lossless WebP or a 16-bit PNG."""

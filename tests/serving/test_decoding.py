@@ -1,6 +1,7 @@
 """Uploads that cost what they like, and the processes that decode them."""
 
 import io
+import pickle
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ import httpx
 import pytest
 from PIL import Image
 
-from captioning.data.images import UPLOAD_KINDS
+from captioning.data.decoder import COMMAND, LENGTH, DecodedUpload, Job
+from captioning.data.images import UPLOAD_KINDS, Upload
 from tests.serving import costly
 from tests.serving.conftest import Ask, Serve, assert_refused, wait_for, waiting
 
@@ -36,6 +38,18 @@ def test_a_photo_that_takes_too_much_memory_is_refused(ask: Ask, photo: bytes) -
     answer = client.post("/caption", files={"photo": costly.jpeg_comments(4_000_000)})
     assert_refused(answer, 413, "upload: too many pixels")
     assert client.post("/caption", files={"photo": photo}).status_code == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no memory")
+def test_files_that_a_process_has_mapped_leave_a_photo_its_memory(photo: bytes) -> None:
+    program = f"import mmap; mapped = mmap.mmap(-1, 400_000_000); {COMMAND}"
+    job = Job(Upload("photo", photo, 1_000_000), 32, "crop", 0, memory=50_000_000)
+    process = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(job), capture_output=True, check=True
+    )
+    answer = pickle.loads(process.stdout[2 * LENGTH :])  # after the empty one
+    assert isinstance(answer, DecodedUpload)
+    assert len(answer.pixels) == 32 * 32 * 3
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "HEIF"])
