@@ -26,7 +26,7 @@ from captioning.commands.gallery import INDEX, Gallery
 from captioning.data.images import DecodedPhoto, output_names, read_image
 from captioning.errors import InputError, printable
 from captioning.files import written_whole
-from captioning.inference.bulk import json_line
+from captioning.inference.json_lines import json_line
 from captioning.progress_bar import say
 
 NOT_SURE = "not sure"

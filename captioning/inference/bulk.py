@@ -10,11 +10,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
-from captioning.errors import InputError, PhotoError, printable_json
+from captioning.errors import InputError
 from captioning.files import dotted_items, only_writer, read_json, write_json, written_whole
+from captioning.inference.json_lines import captioned_lines
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
 from captioning.threads import batched
@@ -24,24 +24,6 @@ MANIFEST = "manifest.json"
 
 Photos = Callable[[], Iterable[Path]]
 """A function that yields the photos in a fixed order, as often as it is called."""
-
-
-def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = None) -> str:
-    """Format a photo with its caption, or its error, as one line of JSON.
-
-    `text` replaces the words of the caption.
-    """
-    if isinstance(caption, PhotoError):
-        return printable_json({"image": str(photo), "error": str(caption)})
-    entry = caption.as_json()
-    return printable_json({"image": str(photo), **entry, "caption": text or entry["caption"]})
-
-
-def captioned_lines(
-    captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
-) -> Iterator[str]:
-    """Yield the `json_line` of each photo, in order."""
-    return map(json_line, photos, captioner.stream(photos, search, batch_size=batch_size))
 
 
 @dataclass(frozen=True)
@@ -168,7 +150,7 @@ def caption_into_shards(
         parts = zip(free_numbers, shard_photos, strict=False)
         shard_lines: Iterable[tuple[int, Iterable[str]]]
         if ray is not None and without_line:
-            from captioning.inference.ray_cluster import lines_by_ray
+            from captioning.inference.ray_cluster import lines_by_ray  # an extra
 
             shard_lines = lines_by_ray(ray, device, captioner, search, parts, batch_size)
         else:

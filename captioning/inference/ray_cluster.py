@@ -15,7 +15,7 @@ import torch
 from captioning.captioner.captioner import Captioner
 from captioning.data.photo_files import photo_size
 from captioning.errors import InputError
-from captioning.inference.bulk import captioned_lines
+from captioning.inference.json_lines import captioned_lines
 from captioning.search.search import Search
 
 MAX_BLOCKS = 10_000
