@@ -60,7 +60,7 @@ def test_one_batch_and_all_batches_stay_apart(tiny_config: Path, tmp_path: Path)
             options = ["--trainer.limit_val_batches", given]
             options += ["--trainer.default_root_dir", {str(tmp_path)!r}]
             cli = TrainCLI(["--config", {str(tiny_config)!r}, *options])
-            print(cli.settings()["trainer"]["limit_val_batches"])
+            print(cli.settings["trainer"]["limit_val_batches"])
     """
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert printed.split() == ["1", "1.0"]
