@@ -176,7 +176,7 @@ class PrintedLines(Output):
 
     Args:
         line: returns the line of a photo's caption.
-        is_alone: whether there is no other output, so that the command ends where nobody reads.
+        is_alone: whether this is the only output. If so, a closed pipe ends the command.
     """
 
     def __init__(self, line: Callable[[Path, CaptionText], str], is_alone: bool) -> None:

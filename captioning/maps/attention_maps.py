@@ -23,7 +23,7 @@ def attention_map(batch: CaptionedBatch) -> Maps:
 
 
 def head_names(decoder: Decoder) -> tuple[str, ...]:
-    """Return the names of the maps of a decoder's heads; none if its attention has a single head.
+    """Return the names of the maps of a decoder's heads; empty if its attention has one head.
 
     ``head 1``, ``head 2``, ... of an LSTM decoder with multi-head attention; ``layer 1 mean``,
     ``layer 1 head 1``, ... of a transformer.

@@ -169,7 +169,7 @@ class CNNEncoder(Encoder):
         return features.flatten(2).transpose(1, 2)  # section 3.1.1
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns; encodes an image if none of this size was encoded before."""
+        """Rows and columns; the first call for a new size encodes a blank image."""
         if (height, width) not in self._grids:
             training = self.training
             self.eval()

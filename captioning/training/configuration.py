@@ -138,8 +138,8 @@ def restrictions() -> Iterator[None]:
 def allowed_paths() -> set[str]:
     """Import paths of the classes that a configuration may name.
 
-    These are `LIGHTNING` and the classes of this package and of ``--import``, but for the kernels,
-    which replace plain classes by themselves.
+    These are `LIGHTNING` and the classes of this package and of ``--import``. Kernels are excluded;
+    they replace plain classes automatically.
     """
     packages = tuple(f"{name}." for name in ("captioning", *USER_MODULES))
     paths = set()

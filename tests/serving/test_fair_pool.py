@@ -13,7 +13,7 @@ async def served_order(clients: str, cancelled: int | None = None) -> str:
             await asyncio.sleep(0)
 
     tasks = [asyncio.create_task(use(client)) for client in clients]
-    await asyncio.sleep(0)  # all of them are waiting, but for the first one
+    await asyncio.sleep(0)  # the first one is served, the others wait
     if cancelled is not None:
         tasks[cancelled].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
