@@ -6,6 +6,7 @@ from captioning.training.module import InverseSquareRoot, OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.sampled_bound import SampledBound
 from captioning.training.self_critical import SelfCritical
+from captioning.training.without_forgetting import WithoutForgetting
 
 __all__ = [
     "CrossEntropy",
@@ -17,4 +18,5 @@ __all__ = [
     "SampledBound",
     "Schedule",
     "SelfCritical",
+    "WithoutForgetting",
 ]

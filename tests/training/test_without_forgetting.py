@@ -1,0 +1,91 @@
+"""Learning without forgetting: how the initial model reads captions of another manner."""
+
+import torch
+from torch import Tensor
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch
+from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.models import Decoder
+from captioning.models.decoder import Memory, State, Step
+from captioning.search import Greedy
+from captioning.training import WithoutForgetting
+from captioning.training.without_forgetting import read_in_own_manner
+from tests.conftest import tiny_captioner
+from tests.training.conftest import learnt
+
+A, PHOTO, DOG, RUNS, GRASS = range(4, 9)
+LIKELY = {BOS: A, A: DOG, DOG: RUNS, RUNS: A, GRASS: EOS}
+"""After each word, the one that the decoder below finds likeliest."""
+
+
+class Bigrams(Decoder):
+    """Gives 90 % to the likely next word, and the rest to all others but `PHOTO`."""
+
+    def start(self, memory: Memory, n: int) -> State:
+        return {"number": torch.zeros(len(memory.annotations), n, 1)}
+
+    def step(self, tokens: Tensor, state: State, memory: Memory) -> Step:
+        logits = torch.zeros(*tokens.shape, self.vocab_size)
+        logits[..., PHOTO] = -9.0
+        for word, likely_word in LIKELY.items():
+            logits[tokens == word, likely_word] = 4.0
+        weights = torch.ones(*tokens.shape, memory.annotations.shape[1])
+        return Step(logits, weights, {"number": state["number"] + 1})
+
+
+def likely_words(caption: list[int], manner: frozenset[int]) -> list[int]:
+    """The word that the bigrams find likeliest before each word of a caption they read."""
+    decoder = Bigrams(2, 9)
+    tokens = torch.tensor([[[*caption, PAD], [DOG, EOS, *[PAD] * (len(caption) - 1)]]])
+    memory = decoder.remember(torch.zeros(1, 3, 2))
+    logits = read_in_own_manner(decoder, memory, tokens, manner)
+    assert logits.shape == (1, 2, len(caption) + 1, 9)
+    likely: list[int] = logits[0, 0, : len(caption)].argmax(dim=1).tolist()
+    return likely
+
+
+def test_a_reading_has_the_manner_of_the_initial_model() -> None:
+    manner = frozenset({A, PHOTO})
+    without_articles = [DOG, RUNS, DOG, EOS]
+    # "a" is inserted before each "dog", and is not what is expected there.
+    assert likely_words(without_articles, manner)[:3] == [DOG, RUNS, DOG]
+    # "photo" is left out: before "a" the reading is at its beginning.
+    beginning = [PHOTO, PHOTO, A, DOG, EOS]
+    assert likely_words(beginning, frozenset({PHOTO})) == [A, A, A, DOG, RUNS]
+    # A manner's word that the model expects is read as it is.
+    assert likely_words([A, DOG, RUNS, A, EOS], manner) == [A, DOG, RUNS, A, DOG]
+
+
+def test_without_a_manner_a_caption_is_read_as_it_stands() -> None:
+    assert likely_words([DOG, RUNS, GRASS, EOS], frozenset()) == [A, RUNS, A, EOS]
+    assert likely_words([PHOTO, A, EOS], frozenset()) == [A, PAD, DOG]
+
+
+def test_the_initial_model_has_no_divergence_from_itself(captioner: Captioner) -> None:
+    annotations = torch.rand(3, 4, captioner.model.encoder.annotation_dim)
+    tokens = torch.tensor([[[BOS, A, EOS]]]).expand(3, -1, -1)
+    [figures] = learnt(
+        1, 0.0, WithoutForgetting(), captioner, annotations, Batch(torch.empty(0), tokens, [])
+    )
+    assert abs(figures["divergence"]) < 1e-6
+
+
+def test_what_is_not_trained_stays_nearer_with_the_divergence(captioner: Captioner) -> None:
+    """A model learns a beginning from one photo; what comes after it is the initial model's."""
+    width = captioner.model.encoder.annotation_dim
+    annotations = torch.rand(1, 4, width)
+    beginning = captioner.vocabulary.words[0]
+    token = captioner.vocabulary.ids([beginning])[1]
+    batch = Batch(torch.empty(0), torch.tensor([[[BOS, token, EOS]]]), [])
+    divergences = []
+    for weight in (0.0, 10.0):
+        torch.manual_seed(0)
+        trained = tiny_captioner(captioner.vocabulary)
+        trained.model.encoder.requires_grad_(False)
+        objective = WithoutForgetting(divergence=weight, manner=[beginning])
+        *_, figures = learnt(40, 0.01, objective, trained, annotations, batch)
+        divergences.append(figures["divergence"])
+        memory = trained.remember(annotations)
+        assert trained.find_captions(memory, Greedy()).tokens[0, 0, 0] == token
+    assert divergences[1] < 0.5 * divergences[0]
