@@ -1,10 +1,11 @@
 """The choice of a model between the trained one and the one that it started from."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float, Int
 
 from captioning.captioner import Captioner
 from captioning.data.records import Record
@@ -18,12 +19,26 @@ START_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of the start's parameters that are tried at the end; see `best_between`."""
 
 
-class Candidate(NamedTuple):
-    """A captioner between the start and the trained one."""
+FOLDS = 5
+"""Parts of the validation photos, each captioned by the candidate that the other parts choose."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A captioner between the start and the trained one.
+
+    Attributes:
+        captioner: the captioner.
+        start_weight: weight of the start's parameters in it.
+        captions: its captions of the photos that it was chosen by, by image id.
+        cross_fitted_captions: of each photo, the caption by the candidate that photos of other
+            folds choose. No photo has chosen the caption that its score is of.
+    """
 
     captioner: Captioner
-    start_weight: float  # of the start's parameters
-    report: Report
+    start_weight: float
+    captions: Mapping[int | str, str]
+    cross_fitted_captions: Mapping[int | str, str]
 
 
 def best_between(
@@ -35,8 +50,8 @@ def best_between(
     tokenizer_name: TokenizerName,
     model_name: str = "the start",
     start_weights: Sequence[float] = START_WEIGHTS,
-) -> Candidate:
-    """The best captioner between a trained one and the one that it started from.
+) -> Choice:
+    """Choose the best captioner between a trained one and the one that it started from.
 
     It is the one with the highest CIDEr or, if that is within one standard error of the start's
     (after Breiman et al. 1984, "Classification and regression trees", section 3.4.3), the start
@@ -54,37 +69,51 @@ def best_between(
     """
     records = [record for group in groups for record in group]
     start_parameters = fitted_parameters(start, trained, model_name).tensors
-    candidates = []
+    captioners, captions, scores = [], [], []
     for start_weight in start_weights:
+        captioner, candidate_captions = trained, start_captions
         if start_weight == 1:
-            captioner, captions = start, start_captions
-        else:
-            captioner = trained
-            if start_weight:
-                captioner = interpolate(start_parameters, trained, start_weight)
-            captions = split_captions(captioner, records)
-        report = cider_report(captioner, captions, records, tokenizer_name)
-        candidates.append(Candidate(captioner, start_weight, report))
-    scores = np.array([candidate.report.images["CIDEr"] for candidate in candidates])
-    _normalise(scores, [len(group) for group in groups])
+            captioner = start
+        elif start_weight:
+            captioner = interpolate(start_parameters, trained, start_weight)
+        if start_weight < 1:
+            candidate_captions = split_captions(captioner, records)
+        report = cider_report(captioner, candidate_captions, records, tokenizer_name)
+        captioners.append(captioner)
+        captions.append(candidate_captions)
+        scores.append(report.images["CIDEr"])
+    group_ids = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    folds = np.arange(len(records)) % FOLDS
+    choose = partial(_best_candidate, has_start=start_weights[-1] == 1)
+    best = choose(np.array(scores), group_ids)
+    cross_fitted_captions: dict[int | str, str] = {}
+    for fold in range(FOLDS):
+        others = folds != fold
+        candidate = choose(np.array(scores)[:, others], group_ids[others])
+        for index in np.flatnonzero(~others):
+            image_id = records[index].image_id
+            cross_fitted_captions[image_id] = captions[candidate][image_id]
+    return Choice(captioners[best], start_weights[best], captions[best], cross_fitted_captions)
+
+
+def _best_candidate(
+    scores: Float[np.ndarray, "candidates images"],
+    group_ids: Int[np.ndarray, " images"],
+    has_start: bool,
+) -> int:
+    """The candidate with the best scores; the last, the start, if it is as good."""
+    scores = scores.copy()
+    for group_id in np.unique(group_ids):
+        group_scores = scores[:, group_ids == group_id]
+        scores[:, group_ids == group_id] /= group_scores.mean(axis=1).max() or 1.0
     if not scores.any():
-        return Candidate(trained, 0.0, candidates[0].report)
+        return 0
     best = int(scores.mean(axis=1).argmax())
-    if start_weights[-1] == 1:
+    if has_start and scores.shape[1] > 1:
         gains = scores[best] - scores[-1]
-        if gains.mean() <= gains.std(ddof=1) / len(records) ** 0.5:
-            best = len(start_weights) - 1
-    return candidates[best]
-
-
-def _normalise(scores: NDArray[np.float64], group_sizes: Sequence[int]) -> None:
-    """Divide the scores (candidates, images) of each group of images by its highest mean."""
-    begin = 0
-    for size in group_sizes:
-        group_scores = scores[:, begin : begin + size]
-        if group_scores.any():
-            group_scores /= group_scores.mean(axis=1).max()
-        begin += size
+        if gains.mean() <= gains.std(ddof=1) / len(gains) ** 0.5:
+            return len(scores) - 1
+    return best
 
 
 def cider_report(

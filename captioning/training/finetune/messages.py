@@ -1,17 +1,21 @@
 """Lines and pages about a finetuning: its photos, its plan, and its result."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
 from captioning.captioner import Captioner
 from captioning.data.tokenizer_names import TokenizerName
+from captioning.data.tokenizers import tokenizer
 from captioning.evaluation.captions import split_captions
+from captioning.evaluation.manner import Manner
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
 from captioning.progress_bar import ProgressBar, say
-from captioning.training.finetune.choice import START_WEIGHTS, Candidate, cider_report
+from captioning.training.finetune.choice import START_WEIGHTS, Choice, cider_report
+from captioning.training.finetune.outcome import UNRELATED_CIDER, Outcome
 from captioning.training.finetune.photos import Photos
 from captioning.training.finetune.plan import Plan
 from captioning.web.page import PHOTOS
@@ -21,8 +25,8 @@ EXAMPLES = "examples.html"
 STARTUP_SECONDS = 10.0
 """Seconds in which a training starts, on one idle core."""
 
-UNRELATED_CIDER = 0.1
-"""CIDEr that captions of other photos reach."""
+MANNER_PHOTOS = 100
+"""Maximum number of training photos from whose captions the manner is read."""
 
 
 class StartCaptions(NamedTuple):
@@ -31,10 +35,12 @@ class StartCaptions(NamedTuple):
     Attributes:
         captions: its captions of all photos to validate on, by image id.
         report: its CIDEr on the user's photos.
+        manner: how the user's captions differ from its captions of the photos to train on.
     """
 
     captions: Mapping[int | str, str]
     report: Report
+    manner: Manner
 
 
 def say_plan(photos: Photos, rehearsal_folder: str | Path | None) -> None:
@@ -66,58 +72,77 @@ def caption_with_start(
     began = perf_counter()
     captions = split_captions(start, photos.validation)
     report = cider_report(start, captions, photos.val, tokenizer_name)
+    records = photos.train[:MANNER_PHOTOS]
+    train_captions = split_captions(start, records)
+    split = tokenizer(tokenizer_name)
+    manner = Manner.between(
+        [split(caption) for record in records for caption in record.captions],
+        [split(caption) for caption in train_captions.values()],
+    )
     # About how many photos the start captions in the time of the training.
     epoch = photos.train_count * (1.5 if plan.trainable_stages else 0.7)
     validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(START_WEIGHTS)
     equivalent = (
         photos.train_count + plan.epochs * epoch + (1 + validations) * len(photos.validation)
     )
-    seconds = STARTUP_SECONDS + (perf_counter() - began) / len(captions) * equivalent
+    seconds = (
+        STARTUP_SECONDS
+        + (perf_counter() - began) / (len(captions) + len(train_captions)) * equivalent
+    )
     say(
         f"the model {model_name} has CIDEr {report.corpus['CIDEr']:.3f} on the photos to validate; "
         f"at most {plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
-    return StartCaptions(captions, report)
+    return StartCaptions(captions, report, manner)
 
 
 def say_result(
     start: Captioner,
     photos: Photos,
-    best: Candidate,
+    choice: Choice,
     *,
     start_captions: StartCaptions,
     tokenizer_name: TokenizerName,
     run_folder: Path,
 ) -> None:
-    """Say what the training has changed, and write the page of examples."""
-    captioner, captions = best.captioner, best.report.captions
+    """Say what the training has changed, and write the page of examples.
+
+    Scores are of the captions by candidates that other photos chose; examples are the captions of
+    the model that is kept.
+    """
+    report_of = partial(cider_report, tokenizer_name=tokenizer_name)
     before = start_captions.report
-    after = cider_report(captioner, captions, photos.val, tokenizer_name)
+    after = report_of(choice.captioner, choice.cross_fitted_captions, photos.val)
     origin = ""
-    if best.start_weight:
-        origin = f", {best.start_weight:.0%} of the way back to the model"
-    if best.start_weight == 1:
+    if choice.start_weight:
+        origin = f", {choice.start_weight:.0%} of the way back to the model"
+    if choice.start_weight == 1:
         origin = "; the model is kept as it was, which does as well without these photos"
     say(f"CIDEr on the photos to validate: {_cider(before)} before, {_cider(after)} now{origin}")
+    manner = start_captions.manner
     if len(photos.val) == 1:
         say("of one photo CIDEr is always 0; give ten photos or more to see what was learnt")
     elif after.corpus["CIDEr"] < max(UNRELATED_CIDER, before.corpus["CIDEr"]):
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
-    save_examples(run_folder / EXAMPLES, photos.val, before=before, after=after)
-    if best.start_weight < 1:
-        say(after.omissions, "photos with the lowest CIDEr now:")
-        for index in after.worst()[:3]:
+    if manner.words and choice.start_weight < 1:
+        captions = start_captions.captions, choice.cross_fitted_captions
+        say(*Outcome.of(photos.val, *captions, manner, tokenizer_name).lines())
+    kept = report_of(choice.captioner, choice.captions, photos.val)
+    save_examples(run_folder / EXAMPLES, photos.val, before=before, after=kept)
+    if choice.start_weight < 1:
+        say(kept.omissions, "photos with the lowest CIDEr now:")
+        for index in kept.worst()[:3]:
             record = photos.val[index]
-            old_text, new_text = (report.captions[record.image_id] for report in (before, after))
+            old_text, new_text = (report.captions[record.image_id] for report in (before, kept))
             texts = f'"{old_text}" before, "{new_text}" now; people: "{record.captions[0]}"'
             say(f"  {record.image.name}: {texts}")
     if photos.rehearsal_val:
         records = photos.rehearsal_val
-        before = cider_report(start, start_captions.captions, records, tokenizer_name)
-        after = cider_report(captioner, captions, records, tokenizer_name)
+        before = report_of(start, start_captions.captions, records)
+        after = report_of(choice.captioner, choice.cross_fitted_captions, records)
         say(f"CIDEr on the photos to keep: {_cider(before)} before, {_cider(after)} now")
-    elif best.start_weight < 1:
-        say(everyday_changes(start, captioner))
+    elif choice.start_weight < 1:
+        say(everyday_changes(start, choice.captioner))
 
 
 def everyday_changes(start: Captioner, captioner: Captioner) -> str:

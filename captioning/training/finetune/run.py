@@ -15,12 +15,13 @@ from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, good_captions
 from captioning.evaluation.calibration_fit import fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport
+from captioning.evaluation.manner import Manner
 from captioning.evaluation.report import scene_judge
 from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import BEST, LAST
-from captioning.training.finetune.choice import START_WEIGHTS, Candidate, best_between
+from captioning.training.finetune.choice import START_WEIGHTS, Choice, best_between
 from captioning.training.finetune.messages import (
     StartCaptions,
     caption_with_start,
@@ -89,6 +90,7 @@ def finetune(
         photos,
         plan=plan,
         words=words,
+        manner=start_captions.manner,
         tokenizer_name=tokenizer_name,
         model_name=str(model),
         run_folder=run_folder,
@@ -152,7 +154,7 @@ def _choose(
     tokenizer_name: TokenizerName,
     model_name: str,
     run_folder: Path,
-) -> Candidate:
+) -> Choice:
     """Choose between the trained captioner and the start, and say what has changed."""
     best = best_between(
         start,
@@ -177,7 +179,7 @@ def _choose(
 def calibration_of(
     start: Captioner,
     photos: Photos,
-    best: Candidate,
+    best: Choice,
     *,
     tokenizer_name: TokenizerName,
     folder: str | Path,
@@ -239,6 +241,7 @@ def _train(
     *,
     plan: Plan,
     words: CaptionWords,
+    manner: Manner,
     tokenizer_name: TokenizerName,
     model_name: str,
     run_folder: Path,
@@ -256,6 +259,7 @@ def _train(
         photos,
         plan=plan,
         words=words,
+        manner=manner,
         tokenizer_name=tokenizer_name,
         model_name=model_name,
         run_folder=run_folder,

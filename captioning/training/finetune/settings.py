@@ -6,6 +6,7 @@ from typing import Any
 
 from captioning.captioner import Captioner
 from captioning.data.tokenizer_names import TokenizerName
+from captioning.evaluation.manner import Manner
 from captioning.progress_bar import say
 from captioning.training.finetune.photos import CaptionWords, Photos
 from captioning.training.finetune.plan import Plan
@@ -18,6 +19,7 @@ def training_settings(
     *,
     plan: Plan,
     words: CaptionWords,
+    manner: Manner,
     tokenizer_name: TokenizerName,
     model_name: str,
     run_folder: Path,
@@ -47,10 +49,7 @@ def training_settings(
             **parts,
             "search": search,
             "default_map": config["default_map"],
-            "objective": {
-                "class_path": "captioning.training.CrossEntropy",
-                "init_args": {"attention_penalty": 0.0},
-            },
+            "objective": _objective(words, manner),
             "initial": model_name,
             "learning_rate": 4e-4,
             "encoder_learning_rate": 5e-5,
@@ -64,6 +63,19 @@ def training_settings(
             "gradient_clip_val": 1.0,
             "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
         },
+    }
+
+
+def _objective(words: CaptionWords, manner: Manner) -> dict[str, Any]:
+    """Learning without forgetting, or cross-entropy if the start's words are not kept."""
+    if not words.are_known:
+        return {
+            "class_path": "captioning.training.CrossEntropy",
+            "init_args": {"attention_penalty": 0.0},
+        }
+    return {
+        "class_path": "captioning.training.WithoutForgetting",
+        "init_args": {"manner": [word.word for word in manner.words]},
     }
 
 
