@@ -39,7 +39,8 @@ def features(captioner: Any, paths: Sequence[Path]) -> object:
 
     @torch.no_grad()
     def encoded(batch: Any) -> torch.Tensor:
-        return captioner.encode(torch.stack([each.view.pixels for each in batch]))
+        network = captioner if hasattr(captioner, "encode") else captioner.network  # before 0.5
+        return network.encode(torch.stack([each.view.pixels for each in batch]))
 
     if hasattr(captioner, "batches"):
         return list(captioner.batches(paths, encoded))

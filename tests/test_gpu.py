@@ -112,7 +112,7 @@ def whole(decoder: str = "additive") -> Captioner:
 def without_values(captioner: Captioner) -> Captioner:
     """The captioner with parameters that claim to be on a GPU."""
     captioner.model.to_empty(device="cuda")
-    captioner.kernels = False  # which have no use on a GPU
+    captioner.network.kernels = False  # which have no use on a GPU
     return captioner
 
 
@@ -125,7 +125,7 @@ def test_a_search_on_a_gpu_waits_once_a_word(decoder: str, search: str) -> None:
     captioner, chosen = whole(decoder), deepcopy(SEARCHES[search])
     with gpu_without_values() as waits:
         without_values(captioner)
-        annotations = captioner.encode(torch.zeros(3, 3, 32, 32, dtype=torch.uint8))
+        annotations = captioner.network.encode(torch.zeros(3, 3, 32, 32, dtype=torch.uint8))
         waits.seen.clear()
         decoded = captioner.find_captions(annotations, chosen)
     groups = 2 if search == "diverse" else 1
@@ -168,7 +168,7 @@ def test_maps_on_a_gpu_are_made_there(name: str) -> None:
         without_values(captioner)
         images = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
         with torch.no_grad():
-            annotations = captioner.encode(images)
+            annotations = captioner.network.encode(images)
             found = word_maps(name, CaptionedBatch(captioner.model, images, annotations, written()))
     assert found.device.type == "cuda"
 

@@ -1,23 +1,21 @@
 """Photos in, captions out.
 
-Shapes: B images, N captions per image, T words, L regions, D annotation width,
-V vocabulary.
+Shapes: B images, L regions, D annotation width.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from captioning.captioner.calibration import Calibration
 from captioning.captioner.caption import Caption, Captions
-from captioning.captioner.configuration import build_parts, captioner_config
-from captioning.captioner.description import caption_batch
+from captioning.captioner.caption_builder import CaptionBuilder
+from captioning.captioner.configuration import CaptionerParts, build_parts
+from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import (
     BATCH_SIZE,
     StreamedPhoto,
@@ -26,10 +24,8 @@ from captioning.captioner.photo_stream import (
 )
 from captioning.captioner.user_words import constrained_search, text_tokens
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
-from captioning.data.vocabulary import BOS, Vocabulary
-from captioning.device import multiplies_bfloat16_fast
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors
-from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import default_map, resolve_map_names
 from captioning.models import Model
 from captioning.models.decoder import Memory
@@ -48,17 +44,15 @@ class Captioner:
         search: the default search; beam search if None.
         map_name: the default map of a word (`captioning.maps`); defaults to the one that suits the
             decoder.
-        kernels: whether to use the fast kernels (`captioning.kernels`); defaults to true, unless
-            the environment sets ``CAPTIONING_KERNELS=off``.
+        kernels: whether to use the fast kernels; see `InferenceNetwork`.
 
     Raises:
         InputError: the vocabulary does not fit the decoder, or the model has no such map.
 
     Attributes:
+        network: computes with the model, by kernels and in bfloat16 if asked to.
         calibration: makes the probabilities of words calibrated, and gives captions a confidence;
             None for a model that has not been calibrated (`captioning calibrate`).
-        bfloat16: whether to compute in bfloat16, which is faster on some processors. On others,
-            and on a GPU, annotation vectors are computed in single precision.
     """
 
     def __init__(
@@ -77,13 +71,11 @@ class Captioner:
             )
         [self.default_map] = resolve_map_names([map_name or default_map(model)], model)
         self.model = model
+        self.network = InferenceNetwork(model, kernels)
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
         self.search = search or BeamSearch()
         self.calibration: Calibration | None = None
-        self.kernels = on_by_default() if kernels is None else kernels
-        self.bfloat16 = False
-        self._network: tuple[object, Model] | None = None
 
     def __repr__(self) -> str:
         """The classes of its parts, and the number of its words."""
@@ -94,7 +86,14 @@ class Captioner:
     @property
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
-        return captioner_config(self)
+        return CaptionerParts(
+            self.model,
+            self.vocabulary,
+            self.preprocessing,
+            self.search,
+            self.default_map,
+            self.calibration,
+        ).config
 
     @classmethod
     def from_config(
@@ -111,7 +110,7 @@ class Captioner:
             parts.vocabulary,
             parts.preprocessing,
             parts.search,
-            parts.map_name,
+            parts.default_map,
             kernels,
         )
         captioner.calibration = parts.calibration
@@ -120,7 +119,7 @@ class Captioner:
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return next(self.model.parameters()).device
+        return self.network.device
 
     def to(self, device: str | torch.device) -> "Captioner":
         """Move the model to a device; returns this object.
@@ -132,21 +131,6 @@ class Captioner:
         self.model.to(device)
         return self
 
-    @property
-    def network(self) -> Model:
-        """The accelerated model, which shares the parameters of `model`.
-
-        It is `model` itself without kernels, and on a GPU. It is built again when the model moves,
-        is frozen, or gets another decoder.
-        """
-        if not self.kernels:
-            return self.model
-        trains = any(parameter.requires_grad for parameter in self.model.parameters())
-        key = self.device, trains, self.model.decoder
-        if self._network is None or self._network[0] != key:
-            self._network = key, accelerate(self.model)
-        return self._network[1]
-
     def has_confidence(self, search: Search | None = None) -> bool:
         """Whether the calibration was fitted on captions by a search, by default the own one.
 
@@ -157,9 +141,7 @@ class Captioner:
 
     def freeze(self) -> "Captioner":
         """Prepare for inference: evaluation mode, no gradients, faster encoding."""
-        self.model.eval().requires_grad_(False)
-        self._network = None  # its encoder may be of earlier weights
-        _ = self.network  # accelerated once, before several threads ask for it
+        self.network.freeze()
         return self
 
     @overload
@@ -215,28 +197,11 @@ class Captioner:
         Raises:
             InputError: the model's numbers overflow, or it has no such map.
         """
-        search = search or self.search
-        map_names = resolve_map_names(maps, self.model)
-
-        work = partial(
-            caption_batch,
-            self,
-            search=search,
-            map_names=map_names,
-            runners_up=runners_up,
-            most=most,
-            tokens=tokens,
-        )
-        batches = photo_batches(
-            photos,
-            work,
-            preprocessing=self.preprocessing,
-            device=self.device,
-            batch_size=batch_size,
-            in_turn=search.draws,
-            photo_side=photo_side,
-        )
-        for captions in batches:
+        search = self.word_search(search)
+        has_confidence = tokens is None and self.has_confidence(search)
+        builder = self._caption_builder(maps, runners_up, has_confidence)
+        work = partial(builder.caption, search=search, most=most, tokens=tokens)
+        for captions in self.batches(photos, work, batch_size, search.draws, photo_side):
             yield from captions
 
     def batches(
@@ -245,6 +210,7 @@ class Captioner:
         work: Callable[[Sequence[StreamedPhoto | PhotoError]], Result],
         batch_size: int = BATCH_SIZE,
         in_turn: bool = False,
+        photo_side: int | None = None,
     ) -> Iterator[Result]:
         """Yield the result of `work` for each batch of photos, in order; `stream` is made of it.
 
@@ -255,6 +221,7 @@ class Captioner:
             work: gets what the model sees of each photo of a batch, or why it cannot be read.
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
+            photo_side: as for `stream`.
         """
         return photo_batches(
             photos,
@@ -263,6 +230,7 @@ class Captioner:
             device=self.device,
             batch_size=batch_size,
             in_turn=in_turn,
+            photo_side=photo_side,
         )
 
     @torch.no_grad()
@@ -281,15 +249,10 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        map_names = resolve_map_names(maps, self.model)
-        streamed_photo = read_streamed_photo((0, photo), self.preprocessing)
-        if isinstance(streamed_photo, PhotoError):
-            raise streamed_photo
-        tokens = [text_tokens(self, streamed_photo, text)]
-        [caption] = caption_batch(
-            self, [streamed_photo], self.search, map_names, runners_up, tokens=tokens
-        )
-        assert isinstance(caption, Caption)
+        builder = self._caption_builder(maps, runners_up, has_confidence=False)
+        [streamed_photo] = raise_errors([read_streamed_photo((0, photo), self.preprocessing)])
+        tokens = text_tokens(text, streamed_photo, self.network, self.vocabulary)
+        [caption] = raise_errors(builder.caption([streamed_photo], self.search, tokens=[tokens]))
         return caption
 
     def constrained(
@@ -317,60 +280,36 @@ class Captioner:
         search = search or self.search
         return constrained_search(search, self.vocabulary, begin, avoid, must_say, width)
 
-    def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Compute annotation vectors of images or of cached features; see `Model.encode`."""
-        if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
-            with torch.autocast("cpu", torch.bfloat16):
-                return in_parts(self.network.encode, images).float()
-        return in_parts(self.network.encode, images)
-
-    def adapt(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
-        """Apply the adapter, which gives the vectors that the decoder attends over."""
-        with self._precision():
-            return self.network.adapter(annotations)
-
-    def remember_adapted(self, adapted: Float[Tensor, "B L A"]) -> Memory:
-        """Compute what the decoder needs once per image (`Decoder.remember`).
-
-        Args:
-            adapted: the result of `adapt`.
-        """
-        with self._precision():
-            return self.network.decoder.remember(adapted)
-
-    def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
-        """Adapt annotation vectors, then compute what the decoder needs once per image.
-
-        Args:
-            annotations: the result of `encode`, unlike those of `Decoder.remember`, which are
-                adapted.
-        """
-        return self.remember_adapted(self.adapt(annotations))
-
     def find_captions(
         self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
     ) -> Decoded:
         """Find captions, by `search` or the default search.
 
-        `memory` is the result of `remember`, or the annotation vectors.
+        `memory` is the result of `InferenceNetwork.remember`, or of `InferenceNetwork.encode`.
         """
         if isinstance(memory, Tensor):
-            memory = self.remember(memory)
+            memory = self.network.remember(self.network.adapt(memory))
+        return self.network.find_captions(memory, self.word_search(search))
+
+    def word_search(self, search: Search | None = None) -> Search:
+        """Return a search, by default the captioner's own, for the words of the vocabulary.
+
+        If the search has ``repeats=False``, only words that people repeat may occur twice.
+        """
         search = search or self.search
-        search = search.for_words(self.vocabulary.unrepeatable_ids, memory.annotations.device)
-        with self._precision():
-            return search(self.network.decoder, memory)
+        return search.for_words(self.vocabulary.unrepeatable_ids, self.device)
 
-    def teacher_forcing(
-        self, memory: Memory, tokens: Int[Tensor, "B N T"]
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
-        """Compute logits and attention weights before each token of finished captions."""
-        inputs = F.pad(tokens, (1, -1), value=BOS)
-        with self._precision():
-            return self.network.decoder.teacher_forcing(memory, inputs)
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        """Autocast to bfloat16, if the captioner computes in it."""
-        if self.bfloat16:
-            return torch.autocast(self.device.type, torch.bfloat16)
-        return nullcontext()
+    def _caption_builder(
+        self, maps: Sequence[str], runners_up: int, has_confidence: bool
+    ) -> CaptionBuilder:
+        map_names = resolve_map_names(maps, self.model)
+        return CaptionBuilder(
+            network=self.network,
+            vocabulary=self.vocabulary,
+            calibration=self.calibration,
+            image_side=self.preprocessing.size,
+            map_names=map_names,
+            shown_maps=map_names or (self.default_map,),
+            runners_up=runners_up,
+            has_confidence=has_confidence,
+        )

@@ -50,9 +50,9 @@ def load(
             ``hf://owner/name@revision``, such a folder on the Hugging Face Hub (extra ``hub``; the
             revision may be left out).
         device: the device to compute on.
-        bfloat16: whether to compute in bfloat16; see `Captioner`.
+        bfloat16: whether to compute in bfloat16; see `InferenceNetwork`.
         max_megapixels: larger photo files are refused unread; at most 178.
-        kernels: whether to use the fast kernels; see `Captioner`.
+        kernels: whether to use the fast kernels; see `InferenceNetwork`.
 
     Raises:
         InputError: the file is missing or not such a checkpoint.
@@ -62,7 +62,7 @@ def load(
     size = (path / MODEL_FILE if path.is_dir() else path).stat().st_size
     with _one_line(path):
         captioner = _restored(config, tensors, size, kernels)
-    captioner.bfloat16 = bfloat16
+    captioner.network.bfloat16 = bfloat16
     if torch.device(device).type != "cpu":
         captioner.to(device)
     if path.parent != FOLDER:  # wrong values are noticed now, not at the first photo

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,45 +16,42 @@ from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.model import limited_parameters
 from captioning.search import Search
 
-if TYPE_CHECKING:
-    from captioning.captioner.captioner import Captioner
 
-
-class Parts(NamedTuple):
+class CaptionerParts(NamedTuple):
     """The parts of a captioner; see its arguments and attributes."""
 
     model: Model
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     search: Search
-    map_name: str
+    default_map: str
     calibration: Calibration | None
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration of the captioner; entries with the default value are left out."""
+        vocabulary = self.vocabulary
+        offset = self.model.encoder.offsets.get(self.preprocessing.size)
+        repeatable, joints = vocabulary.repeatable, vocabulary.joints
+        spellings = {word: text for word, text in vocabulary.spellings.items() if text != word}
+        config = {
+            "model": self.model.config,
+            "vocabulary": list(vocabulary.words),
+            "tokenizer": vocabulary.tokenizer,
+            "preprocessing": self.preprocessing.config,
+            "search": self.search.config,
+            "default_map": self.default_map,
+            "offset": None if offset is None else list(offset),
+            "repeatable": None if repeatable is None else sorted(repeatable),
+            "spellings": spellings or None,
+            "ranks": vocabulary.ranks or None,
+            "joints": None if joints == ENGLISH_JOINTS else dict(joints),
+            "calibration": self.calibration and asdict(self.calibration),
+        }
+        return {name: value for name, value in config.items() if value is not None}
 
-def captioner_config(captioner: "Captioner") -> dict[str, Any]:
-    """Return the configuration of a captioner; entries with the default value are left out."""
-    vocabulary, side = captioner.vocabulary, captioner.preprocessing.size
-    offset = captioner.model.encoder.offsets.get(side)
-    repeatable, joints = vocabulary.repeatable, vocabulary.joints
-    spellings = {word: text for word, text in vocabulary.spellings.items() if text != word}
-    config = {
-        "model": captioner.model.config,
-        "vocabulary": list(vocabulary.words),
-        "tokenizer": vocabulary.tokenizer,
-        "preprocessing": captioner.preprocessing.config,
-        "search": captioner.search.config,
-        "default_map": captioner.default_map,
-        "offset": None if offset is None else list(offset),
-        "repeatable": None if repeatable is None else sorted(repeatable),
-        "spellings": spellings or None,
-        "ranks": vocabulary.ranks or None,
-        "joints": None if joints == ENGLISH_JOINTS else dict(joints),
-        "calibration": captioner.calibration and asdict(captioner.calibration),
-    }
-    return {name: value for name, value in config.items() if value is not None}
 
-
-def build_parts(config: Any, device: str) -> Parts:
+def build_parts(config: Any, device: str) -> CaptionerParts:
     """Build the parts of a captioner, with random parameters on a device.
 
     Raises:
@@ -78,7 +75,7 @@ def build_parts(config: Any, device: str) -> Parts:
         )
         preprocessing = build(config["preprocessing"], Preprocessing)
         search = build(config["search"], Search)  # type: ignore[type-abstract]
-        map_name = config["default_map"]
+        default_map = config["default_map"]
     except KeyError as error:
         raise InputError(f"the model's {error.args[0]} is missing") from None
     if "offset" in config:
@@ -90,4 +87,4 @@ def build_parts(config: Any, device: str) -> Parts:
         # Files of version 0.4 do not say the search; it was their own.
         calibrated = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
         calibration = replace(calibration, search=calibrated.config)
-    return Parts(model, vocabulary, preprocessing, search, map_name, calibration)
+    return CaptionerParts(model, vocabulary, preprocessing, search, default_map, calibration)

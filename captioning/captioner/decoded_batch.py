@@ -6,23 +6,21 @@ vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.vocabulary import BOS, PAD
 from captioning.device import on_device
 from captioning.errors import InputError
 from captioning.maps import CaptionedBatch
+from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Search
 from captioning.search.search import generable_log_probs
-
-if TYPE_CHECKING:
-    from captioning.captioner.captioner import Captioner
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,14 @@ class EncodedBatch:
 
     def captioned(
         self,
-        captioner: "Captioner",
+        model: Model,
         tokens: Int[Tensor, "B N T"],
         attention: Float[Tensor, "B N T L"] | None = None,
     ) -> CaptionedBatch:
         """Return the images with captions, for maps; `attention` if it was computed."""
         tokens = F.pad(tokens, (1, 0), value=BOS)
         adapted = self.adapted.to(self.annotations.dtype)
-        return CaptionedBatch(
-            captioner.model, self.images, self.annotations, tokens, adapted, attention
-        )
+        return CaptionedBatch(model, self.images, self.annotations, tokens, adapted, attention)
 
 
 @dataclass(frozen=True)
@@ -68,17 +64,17 @@ class DecodedBatch(EncodedBatch):
     logits: Float[Tensor, "B N T V"] | None
 
 
-def encode_batch(captioner: "Captioner", photos: Sequence[StreamedPhoto]) -> EncodedBatch:
-    """Encode photos, on the captioner's device."""
-    images = on_device([photo.view.pixels for photo in photos], captioner.device)
-    annotations = captioner.encode(images)
-    return EncodedBatch(images, annotations, captioner.adapt(annotations))
+def encode_batch(network: InferenceNetwork, photos: Sequence[StreamedPhoto]) -> EncodedBatch:
+    """Encode photos, on the network's device."""
+    images = on_device([photo.view.pixels for photo in photos], network.device)
+    annotations = network.encode(images)
+    return EncodedBatch(images, annotations, network.adapt(annotations))
 
 
 def decode_batch(
-    captioner: "Captioner",
+    network: InferenceNetwork,
     photos: Sequence[StreamedPhoto],
-    search: Search | None = None,
+    search: Search,
     tokens: Int[Tensor, "B N T"] | None = None,
     logits: bool = False,
     most: int | None = None,
@@ -86,9 +82,10 @@ def decode_batch(
     """Caption a batch of photos, or read captions of them.
 
     Args:
-        captioner: the model.
+        network: the model.
         photos: the photos.
-        search: how words are chosen; defaults to the captioner's search.
+        search: how words are chosen; one of `Captioner.word_search`, which knows the words that may
+            repeat.
         tokens: captions to read instead of searching for some, up to EOS and then PAD.
         logits: whether to return logits, which takes one more pass over captions that were found.
         most: the most captions per photo; None for all that the search returns.
@@ -96,16 +93,15 @@ def decode_batch(
     Raises:
         InputError: the model's numbers overflow.
     """
-    search = search or captioner.search
-    encoded = encode_batch(captioner, photos)
-    memory = captioner.remember_adapted(encoded.adapted)
+    encoded = encode_batch(network, photos)
+    memory = network.remember(encoded.adapted)
     all_logits: Tensor | None = None
     if tokens is None:
         search = search.for_images(photo.view.pixels.numpy().tobytes() for photo in photos)
-        captions = captioner.find_captions(memory, search)
+        captions = network.find_captions(memory, search)
     else:
-        tokens = tokens.to(captioner.device)
-        all_logits, weights = captioner.teacher_forcing(memory, tokens)
+        tokens = tokens.to(network.device)
+        all_logits, weights = network.teacher_forcing(memory, tokens)
         log_probs = token_log_probs(all_logits, tokens)
         lengths = (tokens != PAD).sum(dim=2)
         scores = log_probs.sum(dim=2) / lengths**search.length_penalty
@@ -114,7 +110,7 @@ def decode_batch(
         raise InputError("the model's numbers overflow; use another checkpoint")
     captions = Decoded(*(tensor[:, :most] for tensor in captions))
     if logits and all_logits is None:
-        all_logits, _ = captioner.teacher_forcing(memory, captions.tokens)
+        all_logits, _ = network.teacher_forcing(memory, captions.tokens)
     return DecodedBatch(
         encoded.images, encoded.annotations, encoded.adapted, memory, captions, all_logits
     )

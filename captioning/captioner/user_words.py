@@ -1,32 +1,32 @@
 """Words of the user: captions to read, and words that captions must or must not have."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.data.vocabulary import UNK, Vocabulary
 from captioning.device import on_device
 from captioning.search import ConstrainedBeamSearch, Search
 from captioning.search.search import find_substitutes
 
-if TYPE_CHECKING:
-    from captioning.captioner.captioner import Captioner
 
-
-def text_tokens(captioner: "Captioner", photo: StreamedPhoto, text: str) -> list[int]:
+def text_tokens(
+    text: str, photo: StreamedPhoto, network: InferenceNetwork, vocabulary: Vocabulary
+) -> list[int]:
     """Return the tokens of a caption of a photo, up to EOS.
 
     Raises:
         InputError: a word is unknown; the message has words that would fit the photo instead.
     """
-    ids = captioner.vocabulary.encode(text)[1:]
+    ids = vocabulary.encode(text)[1:]
     substitutes: list[tuple[str, ...]] = []
     if UNK in ids:
-        image = on_device([photo.view.pixels], captioner.device)
-        memory = captioner.model.remember(captioner.encode(image))
-        words_by_place = find_substitutes(captioner.model.decoder, memory, ids, k=2)
-        substitutes = [captioner.vocabulary.spelt(words) for words in words_by_place]
-    captioner.vocabulary.known_words(text, substitutes)
+        image = on_device([photo.view.pixels], network.device)
+        memory = network.model.remember(network.encode(image))
+        words_by_place = find_substitutes(network.model.decoder, memory, ids, k=2)
+        substitutes = [vocabulary.spelt(words) for words in words_by_place]
+    vocabulary.known_words(text, substitutes)
     return ids
 
 

@@ -200,7 +200,8 @@ def _assess_batch(
         references_are_english: whether the language of the references is English.
     """
     vocabulary = captioner.vocabulary
-    batch = decode_batch(captioner, photos, search, logits=True, most=1)
+    network, word_search = captioner.network, captioner.word_search(search)
+    batch = decode_batch(network, photos, word_search, logits=True, most=1)
     assert batch.logits is not None
     unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
     features = confidence_features(
@@ -210,8 +211,8 @@ def _assess_batch(
     vectors = batch.annotations.float().mean(dim=1).cpu()
     references = pad_captions(
         [caption_ids(record, vocabulary, torch.Generator().manual_seed(0)) for record in records]
-    )[..., 1:].to(captioner.device)
-    reference_logits, _ = captioner.teacher_forcing(batch.memory, references)
+    )[..., 1:].to(network.device)
+    reference_logits, _ = network.teacher_forcing(batch.memory, references)
     top_words = _top_words(reference_logits.float(), references)
     tokens = batch.captions.tokens[:, 0]
     assessments = []

@@ -51,13 +51,13 @@ def pattern_vectors(captioner: Captioner, count: int = 100) -> Float[np.ndarray,
     A model should be unsure of them (outlier exposure, Hendrycks et al. 2019).
     """
     size, generator = captioner.preprocessing.size, torch.Generator().manual_seed(0)
-    vectors = []
+    network, vectors = captioner.network, []
     for number in range(count):
         rows, columns = (size ** torch.rand(2, generator=generator)).int().tolist()
         blocks = torch.randint(256, (1, 3, rows, columns), generator=generator).float()
         mode = "bilinear" if number % 2 else "nearest"
         pixels = interpolate(blocks, (size, size), mode=mode).to(torch.uint8)
-        vectors.append(captioner.encode(pixels.to(captioner.device)).float().mean(dim=1).cpu())
+        vectors.append(network.encode(pixels.to(network.device)).float().mean(dim=1).cpu())
     return torch.cat(vectors).numpy()
 
 

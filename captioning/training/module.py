@@ -163,8 +163,8 @@ class CaptioningModule(pl.LightningModule):
             data.keep_features(encoder.frozen_part, fast_encoding if self.kernels else None)
         self._encode_for_training: Callable[[Tensor], Tensor] = self.model.encode
         if self.kernels:
-            self.captioner.kernels = True  # validation encodes by the captioner
-            self._encode_for_training = encoding_for_training(self.captioner.network)
+            self.captioner.network.kernels = True  # validation encodes by the captioner
+            self._encode_for_training = encoding_for_training(self.captioner.network.accelerated)
         if stage == "fit" and data.size not in encoder.offsets:
             # Before a checkpoint is resumed, so that the resumed training repeats its steps.
             with progress_bar.stage("measuring where the encoder looks"):
@@ -185,7 +185,9 @@ class CaptioningModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         annotations = self._encode_for_training(batch.images)
-        total, divisor, metrics = self.objective(self.captioner.network, annotations, batch)
+        total, divisor, metrics = self.objective(
+            self.captioner.network.accelerated, annotations, batch
+        )
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)
@@ -200,8 +202,8 @@ class CaptioningModule(pl.LightningModule):
         self.validated_captions = {}
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        memory = self.captioner.remember(self.captioner.encode(batch.images))
-        tokens = self.captioner.find_captions(memory).tokens[:, 0].tolist()
+        annotations = self.captioner.network.encode(batch.images)
+        tokens = self.captioner.find_captions(annotations).tokens[:, 0].tolist()
         image_ids = [record.image_id for record in batch.records]
         self.validated_captions.update(zip(image_ids, tokens, strict=True))
         self.scores.update(

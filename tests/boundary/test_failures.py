@@ -267,7 +267,7 @@ def test_of_nine_uploads_two_faulty_ones_fail_alone(
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     client = ask(batch_size=9)
-    hook = captioner.network.encoder.register_forward_pre_hook(fail)
+    hook = captioner.network.accelerated.encoder.register_forward_pre_hook(fail)
     with ThreadPoolExecutor(9) as clients:
         answers = [clients.submit(client.post, "/caption", files={"photo": p}) for p in photos]
         try:

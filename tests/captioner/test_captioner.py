@@ -90,12 +90,12 @@ def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
 def test_bfloat16_encodes_photos_only_where_it_is_fast(
     captioner: Captioner, monkeypatch: pytest.MonkeyPatch, fast: bool
 ) -> None:
-    name = "captioning.captioner.captioner.multiplies_bfloat16_fast"
+    name = "captioning.captioner.inference_network.multiplies_bfloat16_fast"
     monkeypatch.setattr(name, lambda: fast)
     images = captioner.preprocessing(PHOTOS[0]).pixels[None]
-    exact = captioner.encode(images)
-    captioner.bfloat16 = True
-    found = captioner.encode(images)
+    exact = captioner.network.encode(images)
+    captioner.network.bfloat16 = True
+    found = captioner.network.encode(images)
     assert found.dtype == torch.float32
     assert found.equal(exact) != fast
 

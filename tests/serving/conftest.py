@@ -133,7 +133,7 @@ def server(serve: Serve) -> httpx.Client:
 def held(captioner: Captioner) -> Iterator[threading.Event]:
     """Holds the model before each batch until the event is set."""
     event = threading.Event()
-    hook = captioner.network.encoder.register_forward_pre_hook(
+    hook = captioner.network.accelerated.encoder.register_forward_pre_hook(
         lambda *_: bool(event.wait()) and None
     )
     yield event

@@ -73,7 +73,7 @@ def test_a_photo_does_not_wait_for_the_slow_maps_of_another(
             has_begun.set()
             may_end.wait(20)
 
-    captioner.network.encoder.register_forward_pre_hook(hold_the_first)
+    captioner.network.accelerated.encoder.register_forward_pre_hook(hold_the_first)
     client, chosen = ask(seconds=10.0), {"view": "true", "map": "occlusion"}
     with ThreadPoolExecutor(1) as clients:
         slow = clients.submit(client.post, "/caption", files={"photo": photo}, data=chosen)

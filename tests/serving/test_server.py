@@ -131,7 +131,9 @@ def test_a_photo_whose_client_has_gone_is_not_captioned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     begun = threading.Event()
-    captioner.network.encoder.register_forward_pre_hook(lambda *_: begun.set(), prepend=True)
+    captioner.network.accelerated.encoder.register_forward_pre_hook(
+        lambda *_: begun.set(), prepend=True
+    )
     client = serve()
     with sent(client, upload(photo)) as patient:
         assert begun.wait(20)  # or both photos might be of one batch
@@ -150,7 +152,7 @@ def test_a_fault_is_logged_with_its_traceback(
     def fail(*_: object) -> None:
         raise RuntimeError("out of order")
 
-    captioner.network.encoder.register_forward_pre_hook(fail)
+    captioner.network.accelerated.encoder.register_forward_pre_hook(fail)
     assert serve().post("/caption", files={"photo": photo}).status_code == 500
     wait_for(lambda: "RuntimeError: out of order" in caplog.text)
     assert "Traceback" in caplog.text

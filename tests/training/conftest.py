@@ -36,7 +36,7 @@ def loss_of(
     """The loss of a batch by an objective that is prepared first."""
     objective.check(captioner.model)
     objective.prepare(records, captioner.vocabulary, captioner.preprocessing)
-    return objective(captioner.network, annotations, batch)
+    return objective(captioner.network.accelerated, annotations, batch)
 
 
 def learnt(
@@ -54,7 +54,7 @@ def learnt(
     optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=rate)
     found = []
     for _ in range(steps):
-        total, divisor, figures = objective(captioner.network, annotations, batch)
+        total, divisor, figures = objective(captioner.network.accelerated, annotations, batch)
         optimizer.zero_grad()
         (total / divisor).backward()
         optimizer.step()

@@ -100,7 +100,7 @@ def test_the_expected_gradient_is_that_of_the_bound(
         bound = chosen.exp() * likelihood + entropy * chosen.exp().detach() * entropies
         exact = exact - gradient(bound, captioner)
         captioner.model.decoder.attention.path = iter(path)
-        loss = learnt(captioner.network, seen, BATCH).total
+        loss = learnt(captioner.network.accelerated, seen, BATCH).total
         expected = expected + chosen.exp().detach() * gradient(loss, captioner)
         total += chosen.exp().item()
     assert total == pytest.approx(1.0)
@@ -120,7 +120,7 @@ def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
     count = 20_000
     many = Batch(torch.empty(0), TOKENS.expand(1, count, -1), [])
     torch.manual_seed(0)
-    mean = gradient(objective()(captioner.network, seen, many).total / count, captioner)
+    mean = gradient(objective()(captioner.network.accelerated, seen, many).total / count, captioner)
     assert (mean - exact).norm() < 0.03 * exact.norm()
 
 

@@ -98,8 +98,8 @@ def test_rewards_are_cider_with_ends_as_words(captioner: Captioner) -> None:
 
     torch.manual_seed(5)
     with torch.no_grad():
-        memory = captioner.network.remember(annotations)
-        decoded = objective.sampling(captioner.network.decoder, memory)
+        memory = captioner.network.accelerated.remember(annotations)
+        decoded = objective.sampling(captioner.network.accelerated.decoder, memory)
     samples = [
         [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
         for row in decoded.tokens.flatten(0, 1).tolist()
@@ -131,8 +131,10 @@ def test_the_likelihood_of_references_is_added_per_sample(captioner: Captioner) 
         torch.manual_seed(0)
         objective = SelfCritical(samples=3, max_length=4, likelihood=likelihood)
         totals.append(loss_of(objective, captioner, annotations, batch, records).total)
-    memory = captioner.network.remember(annotations)
-    of_words, _ = caption_cross_entropy(captioner.network.decoder.eval(), memory, tokens)
+    memory = captioner.network.accelerated.remember(annotations)
+    of_words, _ = caption_cross_entropy(
+        captioner.network.accelerated.decoder.eval(), memory, tokens
+    )
     torch.testing.assert_close(totals[1] - totals[0], 0.5 * 6 / 2 * of_words)
 
 

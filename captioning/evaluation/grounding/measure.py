@@ -143,8 +143,10 @@ def _read_captions(
     ) -> tuple[list[StreamedPhoto], CaptionedBatch]:
         readable_photos = list(raise_errors(photos))
         batch_tokens = pad_captions([tokens[photo.number] for photo in readable_photos])
-        encoded = encode_batch(captioner, readable_photos)
-        return readable_photos, encoded.captioned(captioner, batch_tokens.to(captioner.device))
+        encoded = encode_batch(captioner.network, readable_photos)
+        return readable_photos, encoded.captioned(
+            captioner.model, batch_tokens.to(captioner.device)
+        )
 
     photos = [record.image for record in records]
     captions_per_image = max((len(captions) for captions in tokens), default=1)
