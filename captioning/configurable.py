@@ -20,7 +20,7 @@ from typing import (
     get_type_hints,
 )
 
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 
 IMPORT = "--import"
 """Option for a user's module; it may be repeated."""
@@ -104,7 +104,7 @@ def build(config: Any, expected_class: type[Part]) -> Part:
             another type, or is beyond its limits.
     """
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
-        raise InputError(f"{shown(config)} does not describe a {expected_class.__name__}")
+        raise InputError(f"{format_value(config)} does not describe a {expected_class.__name__}")
     arguments = config.copy()
     class_name = arguments.pop("class", None)
     return _checked_partial(class_name, expected_class, arguments)()
@@ -137,7 +137,7 @@ def _checked_partial(
         hint = hints.get(name, Any)
         is_within_limits = name not in limits or value is None or value in limits[name]
         if not _fits(value, hint) or not is_within_limits:
-            raise InputError(f"{part_class.__name__}: {name} cannot be {shown(value)}")
+            raise InputError(f"{part_class.__name__}: {name} cannot be {format_value(value)}")
         if isinstance(value, dict) and "class_name" in value:  # a class, or a partial of one
             *_, result_class = get_args(hint) if get_origin(hint) in (type, Callable) else (object,)
             part_arguments = value.copy()
@@ -160,8 +160,8 @@ def _class_by_name(class_name: Any) -> type[Configurable]:
     package = f"{__package__}."
     if not (isinstance(class_name, str) and class_name.startswith(package)):
         raise UnknownClassError(
-            f"needs code that is not part of captioning, {shown(class_name)}; import it only if "
-            "you trust its author"
+            f"needs code that is not part of captioning, {format_value(class_name)}; import it "
+            "only if you trust its author"
         )
     moved_classes = set()
     for part_class in classes:
@@ -169,7 +169,9 @@ def _class_by_name(class_name: Any) -> type[Configurable]:
         if name.startswith(package) and bare_name(name) == bare_name(class_name):
             moved_classes.add(part_class)
     if len(moved_classes) != 1:
-        raise UnknownClassError(f"this version of captioning has no class {shown(class_name)}")
+        raise UnknownClassError(
+            f"this version of captioning has no class {format_value(class_name)}"
+        )
     return cast("type[Configurable]", moved_classes.pop())
 
 

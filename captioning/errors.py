@@ -125,7 +125,7 @@ def removal_message(message: object) -> str | None:
     return None
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a value for a message, in one line of at most 60 characters."""
     text = " ".join(_SHORT.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

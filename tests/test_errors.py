@@ -8,10 +8,10 @@ from captioning.errors import (
     UNPRINTABLE,
     InputError,
     PhotoError,
+    format_value,
     printable,
     printable_json,
     reading,
-    shown,
 )
 
 HOSTILE = "caf\udce9 \x1b[31m a\nb\tc \x9b \u202egpj \x7f \u2028"
@@ -53,4 +53,4 @@ def test_errors_are_matched_and_show_values_in_one_line() -> None:
         case PhotoError(path, reason):
             assert (path, reason) == ("a.jpg", "cut short")
     assert str(InputError("a\nb\x1b.jpg: no such file")) == r"a\nb\x1b.jpg: no such file"
-    assert len(shown({"a": ["x" * 1000] * 1000})) <= 60
+    assert len(format_value({"a": ["x" * 1000] * 1000})) <= 60

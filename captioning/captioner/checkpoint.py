@@ -17,7 +17,7 @@ from captioning.captioner.calibration import removed_features
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS
-from captioning.errors import InputError, is_memory_full, printable, removal_message, shown
+from captioning.errors import InputError, format_value, is_memory_full, printable, removal_message
 from captioning.files import opened, read_json
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT_MODEL, FOLDER, path_of
@@ -147,7 +147,9 @@ def fitted_tensors(
     """
     if differing := parameters.keys() ^ tensors.keys():
         name = min(differing)
-        problem = f"lacks {name}" if name in parameters else f"unexpected tensor {shown(name)}"
+        problem = (
+            f"lacks {name}" if name in parameters else f"unexpected tensor {format_value(name)}"
+        )
         raise InputError(f"{problem}; this file belongs to another model")
     copies: dict[int, Tensor] = {}  # by the id of the parameter
     remaining_size = file_size

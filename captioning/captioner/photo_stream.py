@@ -11,7 +11,7 @@ import torch
 from captioning.data.framing import scaled_down
 from captioning.data.images import DecodedPhoto, Upload
 from captioning.data.preprocessing import Photo, PhotoSource, Preprocessing, View, is_one_photo
-from captioning.errors import InputError, PhotoError, printable, shown
+from captioning.errors import InputError, PhotoError, format_value, printable
 from captioning.files import MAX_PATH_LENGTH
 from captioning.threads import MIN_BATCH, batched, in_threads, read_ahead, thread_count
 
@@ -57,8 +57,8 @@ def photo_batches(
     sequence: Any = [photos] if is_one_photo(photos) else photos
     if not isinstance(sequence, Iterable) or hasattr(sequence, "columns"):
         raise InputError(
-            f"{shown(photos)}: not a photo; give a path, an image, bytes or pixels, or several "
-            "of them, such as a column of a table"
+            f"{format_value(photos)}: not a photo; give a path, an image, bytes or pixels, or "
+            "several of them, such as a column of a table"
         )
     size, threads = batch_size, thread_count(device)
     if isinstance(sequence, Sized) and not in_turn:  # equal batches that keep all threads busy

@@ -23,7 +23,7 @@ from captioning.data.images import (
     read_reduced_photo,
     upright,
 )
-from captioning.errors import InputError, reading, shown
+from captioning.errors import InputError, format_value, reading
 
 
 class View(NamedTuple):
@@ -136,7 +136,9 @@ class Preprocessing(Configurable):
         if isinstance(content, os.PathLike):
             return Path(content)
         if not isinstance(content, str | Upload | View):
-            raise InputError(f"{shown(photo)}: not a photo; give a path, an image, bytes or pixels")
+            raise InputError(
+                f"{format_value(photo)}: not a photo; give a path, an image, bytes or pixels"
+            )
         return content
 
     def __call__(self, photo: str | Path | Upload | Image | DecodedPhoto) -> View:

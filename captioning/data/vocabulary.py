@@ -12,7 +12,7 @@ from typing import get_args
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, join_words, tokenizer
 from captioning.data.tokens import BRACKETS, TYPED, is_english
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -58,16 +58,18 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if self.tokenizer not in get_args(TokenizerName):
-            raise InputError(f"unknown tokenizer {shown(self.tokenizer)}")
+            raise InputError(f"unknown tokenizer {format_value(self.tokenizer)}")
         if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
-            raise InputError(f"a vocabulary is a list of words, not {shown(self.words)}")
+            raise InputError(f"a vocabulary is a list of words, not {format_value(self.words)}")
         if len(set(self.words)) < len(self.words):
             raise InputError("a word of the vocabulary occurs twice")
         for word, spelling in self.spellings.items():
             if not isinstance(spelling, str) or spelling.lower() != word:
-                raise InputError(f"{shown(spelling)} is not a spelling of {shown(word)}")
+                raise InputError(
+                    f"{format_value(spelling)} is not a spelling of {format_value(word)}"
+                )
         if not all(isinstance(text, str) for pair in self.joints.items() for text in pair):
-            raise InputError(f"{shown(self.joints)} are not joints of words")
+            raise InputError(f"{format_value(self.joints)} are not joints of words")
         self.words = tuple(self.words)
         if self.repeatable is not None:
             self.repeatable = frozenset(self.repeatable)
@@ -159,10 +161,10 @@ class Vocabulary:
                 if words_to_use := self._similar_words(word)[:2] or alternatives:
                     suggestions.append(" or ".join(words_to_use))
             remedy = f"did you mean {', '.join(suggestions)}?" if suggestions else "use other words"
-            names = ", ".join(map(shown, unknown_words))
-            raise InputError(f"{shown(text)}: the model does not know {names}; {remedy}")
+            names = ", ".join(map(format_value, unknown_words))
+            raise InputError(f"{format_value(text)}: the model does not know {names}; {remedy}")
         if not words:
-            raise InputError(f"{shown(text)}: no words; give a caption")
+            raise InputError(f"{format_value(text)}: no words; give a caption")
         return words
 
     def _similar_words(self, unknown_word: str) -> list[str]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from captioning.captioner import Captioner
 from captioning.data.images import UPLOAD_KINDS
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 from captioning.maps import MAPS, ONE_PASS
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.serving.protection import MAX_PHOTOS
@@ -134,7 +134,7 @@ class CaptionForm(BaseModel):
             if name not in offered:
                 names = ", ".join(offered)
                 raise HTTPException(
-                    422, f"map {shown(name)} is not offered here; choose from {names}"
+                    422, f"map {format_value(name)} is not offered here; choose from {names}"
                 )
         return tuple(dict.fromkeys([self.map or offered[0], *requested[-1:]]))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from captioning.captioner import load
 from captioning.captioner.checkpoint import CONFIG_KEY, fitted_tensors
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 from captioning.files import dotted_items, written_whole
 from captioning.models.encoder import measured_offset
 from captioning.training.callbacks import StopEarly, is_at_zero
@@ -206,8 +206,10 @@ def changed_settings(config_file: Path, settings: Mapping[str, Any]) -> list[str
             continue  # a training may be moved, or go on for longer
         if key in OPTIMIZER_SETTINGS:
             raise InputError(
-                f"{key}: resumed with {shown(new)}, begun with {shown(old)}, which the optimizer "
-                "keeps; give that, or start again with --overwrite"
+                f"{key}: resumed with {format_value(new)}, begun with {format_value(old)}, which "
+                "the optimizer keeps; give that, or start again with --overwrite"
             )
-        lines.append(f"resumed with another {key}: {shown(old)} before, {shown(new)} now")
+        lines.append(
+            f"resumed with another {key}: {format_value(old)} before, {format_value(new)} now"
+        )
     return lines

@@ -24,7 +24,7 @@ from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.configurable import USER_MODULES
-from captioning.errors import InputError, reading, removal_message, shown
+from captioning.errors import InputError, format_value, reading, removal_message
 from captioning.files import read_text
 from captioning.models.model import limited_parameters
 from captioning.shelf import config_names, config_path_of
@@ -91,7 +91,7 @@ def _check_keys(path: str) -> None:
         raise InputError(f"{path}: not a configuration; see captioning train --help")
     for key, part in content.items():
         if isinstance(part, str) and key not in TEXT_KEYS:
-            raise InputError(f"{path}: {key} cannot be {shown(part)}; write its keys there")
+            raise InputError(f"{path}: {key} cannot be {format_value(part)}; write its keys there")
     for key in ("resume", "overwrite"):
         if content.get(key):
             raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")

@@ -11,7 +11,7 @@ from captioning.data.readers.fields import field, numbered, parse_entries, shown
 from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.records import ImageObject, Record
 from captioning.data.splits import split_in, split_name
-from captioning.errors import InputError, reading, shown
+from captioning.errors import InputError, format_value, reading
 from captioning.files import read_json
 
 CAPTIONS = "captions_"
@@ -174,7 +174,7 @@ def _read_objects(
         box, category = field(entry, "bbox", list), field(entry, "category_id", int)
         # Comparing refuses NaN, and a number of 400 digits has no float.
         if len(box) != 4 or not all(isinstance(x, int | float) and abs(x) <= 1e6 for x in box):
-            raise ValueError(f"bbox {shown(box)} is not left, top, width, height in pixels")
+            raise ValueError(f"bbox {format_value(box)} is not left, top, width, height in pixels")
         if category not in names:
             raise ValueError(f"category_id {category} is not listed")
         left, top, width, height = map(float, box)

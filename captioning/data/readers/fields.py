@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from captioning.data.readers.data_set import MALFORMED, Problem
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 
 Parsed = TypeVar("Parsed")
 
@@ -44,10 +44,10 @@ def parse_entries(
 def field(entry: Any, key: str, *types: type) -> Any:
     """`entry[key]`; raises ValueError unless it is of one of the types."""
     if not isinstance(entry, dict) or key not in entry:
-        raise ValueError(f"{shown(entry)} has no {key!r}")
+        raise ValueError(f"{format_value(entry)} has no {key!r}")
     if not isinstance(entry[key], types) or isinstance(entry[key], bool):
         expected = " or ".join(expected_type.__name__ for expected_type in types)
-        raise ValueError(f"{key!r} is {shown(entry[key])}, not {expected}")
+        raise ValueError(f"{key!r} is {format_value(entry[key])}, not {expected}")
     return entry[key]
 
 

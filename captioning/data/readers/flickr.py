@@ -17,7 +17,7 @@ from captioning.data.readers.rows import is_photo_name, read_table
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.splits import SPLITS, split_name
 from captioning.data.tokens import tokenize
-from captioning.errors import InputError, reading, shown
+from captioning.errors import InputError, format_value, reading
 from captioning.files import read_text
 
 TOKENS = ("Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt")
@@ -152,7 +152,9 @@ def _parse_sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
     caption += line[end:]
     word_count += len(tokenize(line[end:]))
     if "[/EN#" in caption:
-        raise ValueError(f"{shown(line)} is no sentence with phrases such as [/EN#3/people A man]")
+        raise ValueError(
+            f"{format_value(line)} is no sentence with phrases such as [/EN#3/people A man]"
+        )
     # The numbers of words are wrong if a token goes across the end of a phrase.
     if word_count != len(tokenize(caption)):
         phrases = []

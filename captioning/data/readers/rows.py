@@ -18,7 +18,7 @@ from captioning.data.readers.data_set import MALFORMED, Problem
 from captioning.data.readers.fields import Entry, field, numbered, parse_entries, shown_names
 from captioning.data.readers.reader import Row
 from captioning.data.splits import ALIASES, SPLITS, split_name
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 from captioning.files import read_json, read_text
 
 IMAGE_COLUMNS = (
@@ -319,7 +319,7 @@ def _parse_captions(value: Any) -> list[str]:
             if name in value:
                 return _parse_captions(value[name])
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is not a caption")
+        raise ValueError(f"{format_value(value)} is not a caption")
     text = value.strip()
     if text.startswith(('["', "['")):
         with suppress(ValueError, RecursionError):
@@ -327,5 +327,5 @@ def _parse_captions(value: Any) -> list[str]:
         with suppress(ValueError, SyntaxError):
             if re.fullmatch(rf"\[(?:{STRING})(?:, (?:{STRING}))*\]", text):
                 return [ast.literal_eval(caption) for caption in re.findall(STRING, text)]
-        raise ValueError(f"{shown(value)} is not a list of captions; write it as JSON")
+        raise ValueError(f"{format_value(value)} is not a list of captions; write it as JSON")
     return [text]

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from captioning.data.framing import Box
 from captioning.data.records import ImageObject
-from captioning.errors import InputError, shown
+from captioning.errors import InputError, format_value
 from captioning.evaluation.grounding.lexicon import Mention
 
 SIGMA = 0.25
@@ -238,7 +238,7 @@ def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
             lengths = run_length.merge(run_length.frPyObjects(mask, height, width))
         elif mask["size"] != [height, width]:
             raise InputError(
-                f"a mask of {shown(mask['size'])} (height, width) but a photo of "
+                f"a mask of {format_value(mask['size'])} (height, width) but a photo of "
                 f"{width} x {height} pixels; use the photos that were annotated"
             )
         elif isinstance(mask["counts"], list):
