@@ -59,6 +59,9 @@ IGNORED = (
 )
 """Warnings of Lightning and W&B that do not apply, in addition to `PossibleUserWarning`."""
 
+MAX_DEPTH = 100
+"""Maximum depth of lists and mappings in a configuration."""
+
 
 def lightning_arguments(arguments: Sequence[str]) -> list[str]:
     """The arguments of LightningCLI, with paths in place of names of configurations.
@@ -101,10 +104,18 @@ def yaml_value(text: str) -> Any:
     """The value of YAML without aliases, which could let a short text stand for a huge value.
 
     Raises:
-        YAMLError: the text is not YAML, or has an alias.
+        YAMLError: the text is not YAML, has an alias, or is nested deeper than `MAX_DEPTH`.
     """
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-        raise yaml.YAMLError("aliases such as *name are not allowed; write the value again")
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):  # lazily: deep brackets take minutes to scan
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("aliases such as *name are not allowed; write the value again")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"nested more than {MAX_DEPTH} levels deep")
     return LOAD_YAML(text)
 
 
