@@ -72,7 +72,17 @@ LOCAL = Source(
 
 PHOTOS = {
     f"{name}.jpg": Path(__file__).with_name("photos") / f"{name}.jpg"
-    for name in ("cat", "temple", "coffee", "flower", "rocket", "astronaut")
+    for name in (
+        "cat",
+        "dogs",
+        "giraffe",
+        "fig",
+        "temple",
+        "coffee",
+        "flower",
+        "rocket",
+        "astronaut",
+    )
 }
 """Free photos by their file names; README.md beside them says whose they are."""
 

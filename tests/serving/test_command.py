@@ -52,7 +52,7 @@ def test_a_number_always_gives_the_same_scene(client: TestClient) -> None:
 def test_the_page_offers_the_free_photos(client: TestClient) -> None:
     page = client.get("/")
     assert "img-src 'self'" in page.headers["content-security-policy"]
-    assert len(PHOTOS) == 6
+    assert len(PHOTOS) == 9
     for name in PHOTOS:
         assert f'src="photos/{name}"' in page.text
         with Image.open(io.BytesIO(client.get(f"/photos/{name}").content)) as image:

@@ -69,7 +69,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
         r"calibrated on each half of .*; calibration error \d\.\d{3} of captions", told.err
     )
     assert load(model).calibration is not None  # though its start has none
-    assert "of 6 everyday photos have another caption now, such as cat.jpg: " in told.err
+    assert "of 9 everyday photos have another caption now, such as cat.jpg: " in told.err
     examples = (out / "examples.html").read_text()
     assert examples.count("<img") == examples.count("before: ") > 3
     assert pages[1].endswith("examples.html")
