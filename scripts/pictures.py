@@ -22,7 +22,9 @@ from captioning.commands import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PHOTOS = ROOT / "captioning" / "web" / "photos"
+EVERYDAY = ("giraffe", "dogs", "fig")
 SIZE = {"width": 620, "height": 640}  # to the end of what is said of a word
+NARROW = {"width": 500, "height": 664}
 
 
 def shot(page: Any) -> Image.Image:
@@ -35,8 +37,8 @@ def side_by_side(shots: list[Image.Image]) -> Image.Image:
     """One picture of pictures of equal size."""
     width, height = shots[0].size
     both = Image.new("RGB", (width * len(shots), height))
-    for place, each in enumerate(shots):
-        both.paste(each, (place * width, 0))
+    for place, picture in enumerate(shots):
+        both.paste(picture, (place * width, 0))
     return both
 
 
@@ -80,26 +82,32 @@ def write_hidden(browser: Any, path: Path) -> None:
         shot(page).save(path, quality=85)
 
 
+def write_sure(browser: Any, folder: Path, path: Path) -> None:
+    """The pages of the everyday photos side by side."""
+    shots = []
+    for name in EVERYDAY:
+        page = browser.new_page(viewport=NARROW)
+        page.goto((folder / f"{name}.html").as_uri())
+        shots.append(shot(page))
+    side_by_side(shots).save(path, quality=85)
+
+
 def write_pictures() -> None:
     """Write all pictures."""
     docs = ROOT / "docs"
     with TemporaryDirectory() as folder, sync_playwright() as tools:
-        for name in ("cat.jpg", "flower.jpg"):  # one by one: without links to each other
-            main(["caption", str(PHOTOS / name), "--html", folder])
+        for name in ("cat", *EVERYDAY):  # one by one: without links to each other
+            main(["caption", str(PHOTOS / f"{name}.jpg"), "--html", folder])
         plain = captioning.load()
         plain.model.encoder.offsets[plain.preprocessing.size] = (0.0, 0.0)
         plain(PHOTOS / "cat.jpg").save(Path(folder) / "plain.html")
         path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = tools.chromium.launch(executable_path=path, args=["--no-sandbox"])
         write_hidden(browser, docs / "page.jpg")
-        shots = []
-        for name in ("cat", "flower"):
-            page = browser.new_page(viewport=SIZE)
-            page.goto((Path(folder) / f"{name}.html").as_uri())
-            shots.append(shot(page))
-            if name == "cat":
-                write_moving(page, docs / "page.webp")
-        side_by_side(shots).save(docs / "sure.jpg", quality=85)
+        write_sure(browser, Path(folder), docs / "sure.jpg")
+        page = browser.new_page(viewport=SIZE)
+        page.goto((Path(folder) / "cat.html").as_uri())
+        write_moving(page, docs / "page.webp")
         shots = []
         for name in ("plain", "cat"):
             page.goto((Path(folder) / f"{name}.html").as_uri())
