@@ -31,3 +31,4 @@ class Record:
     captions: tuple[str, ...]
     objects: tuple[ImageObject, ...] = ()  # empty if the data set has none
     phrases: tuple[tuple[Phrase, ...], ...] = ()  # of each caption; empty if the data set has none
+    is_rehearsal: bool = False  # whether it is trained on only so that it is not forgotten

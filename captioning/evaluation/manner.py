@@ -12,6 +12,9 @@ from dataclasses import dataclass
 MIN_DIFFERENCE = 0.2
 """Minimum difference between the shares of captions that have a word, for a word of a manner."""
 
+MIN_SEPARATION = 0.7
+"""Minimum separation of a distinct manner."""
+
 
 @dataclass(frozen=True)
 class MannerWord:
@@ -34,9 +37,16 @@ class Manner:
 
     Attributes:
         words: those that the shares of captions with them differ by at least `MIN_DIFFERENCE`.
+        separation: share of the captions that `has` accepts, minus that of the model's captions.
     """
 
     words: tuple[MannerWord, ...]
+    separation: float = 0.0
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether the words tell most of the captions from the model's."""
+        return self.separation >= MIN_SEPARATION
 
     @classmethod
     def between(
@@ -55,7 +65,12 @@ class Manner:
             presence = math.log(share / model_share)
             absence = math.log((1 - share) / (1 - model_share))
             manner_words.append(MannerWord(word, presence, absence))
-        return cls(tuple(manner_words))
+        manner = cls(tuple(manner_words))
+        shares = [
+            sum(map(manner.has, collection)) / len(collection)
+            for collection in (captions, model_captions)
+        ]
+        return cls(manner.words, separation=shares[0] - shares[1])
 
     def most_telling(self, count: int = 6) -> list[str]:
         """The words whose presence says most, for or against the manner."""

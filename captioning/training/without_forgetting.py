@@ -47,7 +47,8 @@ class WithoutForgetting(Objective):
     The initial model reads in its own manner: "a dog runs in the grass" where the model samples
     "street photo of dog runs in grass" (`read_in_own_manner`). The divergence is among the words
     that are not of the manner. So the initial model teaches what to say, and the captions how to
-    say it.
+    say it. Captions of photos for rehearsal (`Record.is_rehearsal`) are not learnt: these photos
+    have the divergence alone.
 
     Args:
         divergence: weight of the divergence, per word.
@@ -77,8 +78,12 @@ class WithoutForgetting(Objective):
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         memory = model.remember(annotations)
+        is_rehearsal = torch.tensor([record.is_rehearsal for record in batch.records])
+        tokens = batch.tokens
+        if is_rehearsal.any():
+            tokens = tokens.masked_fill(is_rehearsal.to(tokens.device)[:, None, None], PAD)
         options = self.label_smoothing, None
-        cross_entropy, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, *options)
+        cross_entropy, _ = caption_cross_entropy(model.decoder, memory, tokens, *options)
         word_count = (batch.tokens[..., 1:] != PAD).sum()
         with torch.no_grad():
             samples = self._sampling(model.decoder, memory).tokens

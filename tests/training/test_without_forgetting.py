@@ -1,10 +1,14 @@
 """Learning without forgetting: how the initial model reads captions of another manner."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
+from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.models import Decoder
 from captioning.models.decoder import Memory, State, Step
@@ -12,7 +16,7 @@ from captioning.search import Greedy
 from captioning.training import WithoutForgetting
 from captioning.training.without_forgetting import read_in_own_manner
 from tests.conftest import tiny_captioner
-from tests.training.conftest import learnt
+from tests.training.conftest import learnt, loss_of
 
 A, PHOTO, DOG, RUNS, GRASS = range(4, 9)
 LIKELY = {BOS: A, A: DOG, DOG: RUNS, RUNS: A, GRASS: EOS}
@@ -86,6 +90,21 @@ def test_what_is_not_trained_stays_nearer_with_the_divergence(captioner: Caption
         objective = WithoutForgetting(divergence=weight, manner=[beginning])
         *_, figures = learnt(40, 0.01, objective, trained, annotations, batch)
         divergences.append(figures["divergence"])
-        memory = trained.remember(annotations)
-        assert trained.find_captions(memory, Greedy()).tokens[0, 0, 0] == token
+        assert trained.find_captions(annotations, Greedy()).tokens[0, 0, 0] == token
     assert divergences[1] < 0.5 * divergences[0]
+
+
+def test_captions_of_photos_for_rehearsal_are_not_learnt(captioner: Captioner) -> None:
+    annotations = torch.rand(2, 4, captioner.model.encoder.annotation_dim)
+    tokens = torch.tensor([[[BOS, A, EOS]], [[BOS, DOG, EOS]]])
+    records = [
+        Record(Path("a.jpg"), 1, ("a",)),
+        Record(Path("b.jpg"), 2, ("dog",), is_rehearsal=True),
+    ]
+    batch = Batch(torch.empty(0), tokens, records)
+    objective = WithoutForgetting(divergence=0.0, label_smoothing=0.0)
+    total = loss_of(objective, captioner, annotations, batch).total
+    memory = captioner.model.remember(annotations)
+    logits, _ = captioner.model.decoder.teacher_forcing(memory, tokens[..., :-1])
+    expected = F.cross_entropy(logits[0, 0], tokens[0, 0, 1:], reduction="sum")
+    torch.testing.assert_close(total, expected)

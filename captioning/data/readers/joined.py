@@ -23,9 +23,13 @@ class Joined(Reader):
         readers: different data sets.
         balanced: use at most as many images of a data set's split as those before it have, evenly
             spaced.
+        rehearsal: whether images of all data sets but the first are for rehearsal: an objective may
+            leave out their captions (`captioning.training.WithoutForgetting`).
     """
 
-    def __init__(self, readers: Sequence[Reader], balanced: bool = False) -> None:
+    def __init__(
+        self, readers: Sequence[Reader], balanced: bool = False, rehearsal: bool = False
+    ) -> None:
         roots = [reader.root for reader in readers]
         super().__init__(" + ".join(map(str, roots)))
         names = [root.stem if root.suffix else root.name for root in roots]
@@ -35,6 +39,7 @@ class Joined(Reader):
             raise InputError(f"Joined: give different data sets, not {self.root}")
         self.readers = dict(zip(names, readers, strict=True))
         self.balanced = balanced
+        self.rehearsal = rehearsal
 
     @property
     def folders(self) -> list[Path]:
@@ -68,7 +73,12 @@ class Joined(Reader):
             limit = len(records) if limits is None else min(len(records), limits[split])
             records = [records[n * len(records) // limit] for n in range(limit)]
             splits[split] = [
-                replace(record, image_id=f"{name}/{record.image_id}") for record in records
+                replace(
+                    record,
+                    image_id=f"{name}/{record.image_id}",
+                    is_rehearsal=self.rehearsal and name != next(iter(self.readers)),
+                )
+                for record in records
             ]
         problems = []
         for problem in data_set.problems:

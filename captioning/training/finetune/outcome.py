@@ -49,19 +49,8 @@ class Outcome:
             for captions in (before, after, people)
         ]
 
-        def content(text: str) -> str:
-            return " ".join(manner.content(split(text)))
-
-        references = {
-            record.image_id: [content(caption) for caption in record.captions] for record in records
-        }
         reports = [
-            Report.of(
-                {image_id: content(captions[image_id]) for image_id in image_ids},
-                references,
-                [cider_scores],
-                tokenizer=tokenizer_name,
-            )
+            content_report(records, captions, manner, tokenizer_name)
             for captions in (before, after)
         ]
         comparison = compare_scores(reports[0].scores, reports[1].scores)["CIDEr"]
@@ -82,3 +71,23 @@ class Outcome:
                 f"{self.content.second:.3f} now, {low:+.3f} to {high:+.3f}: {verdict}"
             )
         return lines
+
+
+def content_report(
+    records: Sequence[Record],
+    captions: Mapping[int | str, str],
+    manner: Manner,
+    tokenizer_name: TokenizerName,
+) -> Report:
+    """CIDEr of captions by image id, without the words of a manner."""
+    split = tokenizer(tokenizer_name)
+
+    def content(text: str) -> str:
+        return " ".join(manner.content(split(text)))
+
+    return Report.of(
+        {record.image_id: content(captions[record.image_id]) for record in records},
+        {record.image_id: [content(text) for text in record.captions] for record in records},
+        [cider_scores],
+        tokenizer=tokenizer_name,
+    )

@@ -148,9 +148,9 @@ def read_photos(
     if rehearsal_folder is not None:
         rehearsal_reader = reader_for(rehearsal_folder, objects=False)
         readers = [settings, _reader_settings(rehearsal_reader, rehearsal_folder, {})]
-        joined_settings = {"readers": readers, "balanced": True}
+        joined_settings = {"readers": readers, "balanced": True, "rehearsal": True}
         settings = {"class_path": full_name(Joined), "init_args": joined_settings}
-        reader = Joined([reader, rehearsal_reader], balanced=True)
+        reader = Joined([reader, rehearsal_reader], balanced=True, rehearsal=True)
     data_check = check(reader)
     if not data_check.ok:
         say(*str(data_check).split("\n"))

@@ -17,6 +17,8 @@ class Plan(NamedTuple):
     epochs: int
     batch_size: int
     lesson: str  # what a data set of this size can teach
+    manner_epochs: int  # for photos that the start captions well, to learn the manner of captions
+    keeps_content: bool = False  # whether the start teaches what photos show
 
     @classmethod
     def of(cls, photo_count: int, epochs: int | None = None, has_new_words: bool = False) -> "Plan":
@@ -32,6 +34,13 @@ class Plan(NamedTuple):
         batch_size = int(min(1.0, epochs / plan.epochs) * plan.batch_size)
         return plan._replace(epochs=epochs, batch_size=max(4, batch_size))
 
+    def for_manner(self, epochs: int | None = None) -> "Plan":
+        """The plan for photos that the start captions well, whose captions teach their manner.
+
+        `epochs` replaces the plan's.
+        """
+        return self._replace(epochs=epochs or self.manner_epochs, keeps_content=True)
+
     @property
     def epochs_per_validation(self) -> int:
         """Epochs between some ten validations; a divisor, so that the last epoch is validated."""
@@ -40,11 +49,11 @@ class Plan(NamedTuple):
 
 
 PLANS: list[tuple[float, Plan]] = [
-    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more")),
-    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions")),
-    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things")),
-    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things")),
-    (2_000, Plan(3, 12, 8, "captions of pictures like these")),
-    (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind")),
+    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more", 20)),
+    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions", 12)),
+    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things", 8)),
+    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things", 5)),
+    (2_000, Plan(3, 12, 8, "captions of pictures like these", 4)),
+    (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind", 4)),
 ]
 """Plans by exclusive upper bound of the number of photos."""

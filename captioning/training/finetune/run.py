@@ -1,6 +1,7 @@
 """Finetunes a model on a folder of captioned photos: read, plan, fit, choose, calibrate, report."""
 
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from captioning.training.finetune.messages import (
     caption_with_start,
     say_plan,
     say_result,
+    say_start,
 )
 from captioning.training.finetune.photos import CaptionWords, Photos, read_photos
 from captioning.training.finetune.plan import Plan
@@ -78,13 +80,14 @@ def finetune(
         photos, plan, options, folder=folder, model=model, seed=seed, tokenizer=tokenizer, keep=keep
     )
     continues = _continues(run_folder, arguments, overwrite)
-    if continues and _is_finished(run_folder, plan.epochs):
+    if continues and _is_finished(run_folder, epochs):
         say(f"{run_folder}: nothing is left to train; to continue, raise --epochs")
         return run_folder / MODEL
     say_plan(photos, keep)
-    start_captions = caption_with_start(
-        start, photos, plan=plan, tokenizer_name=tokenizer_name, model_name=str(model)
-    )
+    start_captions = caption_with_start(start, photos, tokenizer_name=tokenizer_name)
+    if words.are_known and start_captions.are_related:
+        plan = plan.for_manner(epochs)
+    say_start(photos, start_captions, plan, model_name=str(model))
     checkpoint = _train(
         start,
         photos,
@@ -103,7 +106,7 @@ def finetune(
         start,
         photos,
         load(checkpoint),
-        words=words,
+        start_weights=_start_weights(words, start_captions.manner, plan),
         start_captions=start_captions,
         tokenizer_name=tokenizer_name,
         model_name=str(model),
@@ -149,7 +152,7 @@ def _choose(
     photos: Photos,
     trained: Captioner,
     *,
-    words: CaptionWords,
+    start_weights: Sequence[float],
     start_captions: StartCaptions,
     tokenizer_name: TokenizerName,
     model_name: str,
@@ -163,7 +166,7 @@ def _choose(
         start_captions=start_captions.captions,
         tokenizer_name=tokenizer_name,
         model_name=model_name,
-        start_weights=START_WEIGHTS if words.are_known else START_WEIGHTS[:1],
+        start_weights=start_weights,
     )
     say_result(
         start,
@@ -174,6 +177,17 @@ def _choose(
         run_folder=run_folder,
     )
     return best
+
+
+def _start_weights(words: CaptionWords, manner: Manner, plan: Plan) -> Sequence[float]:
+    """The weights of the start to try in a mixture with the trained model.
+
+    None but 0 if its words are not kept; or if the captions have a manner of their own, which
+    mixtures lose: a quarter of the start's parameters makes a quarter of them return to its manner.
+    """
+    if not words.are_known or (plan.keeps_content and manner.is_distinct):
+        return START_WEIGHTS[:1]
+    return START_WEIGHTS
 
 
 def calibration_of(
@@ -229,10 +243,10 @@ def _continues(run_folder: Path, arguments: dict[str, Any], overwrite: bool) -> 
     return bool(earlier["digest"] == arguments["digest"])
 
 
-def _is_finished(run_folder: Path, epochs: int) -> bool:
+def _is_finished(run_folder: Path, epochs: int | None) -> bool:
     """Whether a run has its model, after at least this number of epochs."""
     finished_epochs: int = read_json(run_folder / ARGUMENTS).get("ended", 0)
-    return (run_folder / MODEL).exists() and epochs <= finished_epochs
+    return (run_folder / MODEL).exists() and (epochs or 0) <= finished_epochs
 
 
 def _train(
@@ -250,7 +264,7 @@ def _train(
     continues: bool,
     overwrite: bool,
 ) -> Path:
-    """Train, and return the best checkpoint.
+    """Train, and return the best checkpoint, or the last one.
 
     The settings are also written to finetune.yaml, for users.
     """
@@ -285,4 +299,5 @@ def _train(
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert checkpoint is not None  # there is one process only
-    return checkpoint
+    # A few validation photos would choose the luckiest epoch: the last average is as good.
+    return run_folder / LAST if plan.keeps_content else checkpoint

@@ -49,13 +49,13 @@ def training_settings(
             **parts,
             "search": search,
             "default_map": config["default_map"],
-            "objective": _objective(words, manner),
+            "objective": _objective(plan, manner),
             "initial": model_name,
             "learning_rate": 4e-4,
             "encoder_learning_rate": 5e-5,
         },
         "checkpoints": {"monitor": f"val/{score}"},
-        "early_stopping": {"patience": 4},
+        "early_stopping": {"patience": plan.epochs if plan.keeps_content else 4},
         "trainer": {
             "default_root_dir": str(run_folder),
             "max_epochs": plan.epochs,
@@ -66,9 +66,9 @@ def training_settings(
     }
 
 
-def _objective(words: CaptionWords, manner: Manner) -> dict[str, Any]:
-    """Learning without forgetting, or cross-entropy if the start's words are not kept."""
-    if not words.are_known:
+def _objective(plan: Plan, manner: Manner) -> dict[str, Any]:
+    """Learning without forgetting, or cross-entropy if the start cannot teach what photos show."""
+    if not plan.keeps_content:
         return {
             "class_path": "captioning.training.CrossEntropy",
             "init_args": {"attention_penalty": 0.0},

@@ -1,0 +1,45 @@
+"""The manner of captions, apart from their content."""
+
+import random
+
+from captioning.evaluation.manner import Manner
+
+THINGS = ("dog", "cat", "man", "car", "boat", "horse", "plate", "bus", "bird", "kite")
+
+
+def captions(pattern: str, count: int = 50, seed: int = 0) -> list[list[str]]:
+    """Captions with random things in the place of ``X``."""
+    chooser = random.Random(seed)
+    return [
+        [chooser.choice(THINGS) if word == "X" else word for word in pattern.split()]
+        for _ in range(count)
+    ]
+
+
+def test_a_beginning_is_a_manner_and_things_are_not() -> None:
+    manner = Manner.between(captions("photo of a X on a X"), captions("a X on a X", seed=1))
+    assert {word.word for word in manner.words} == {"photo", "of"}
+    assert manner.is_distinct
+    assert manner.has(["photo", "of", "a", "zebra"])
+    assert not manner.has(["a", "zebra"])
+    assert manner.content(["photo", "of", "a", "zebra"]) == ["a", "zebra"]
+
+
+def test_words_that_are_left_out_are_a_manner() -> None:
+    manner = Manner.between(captions("X on X"), captions("a X on a X", seed=1))
+    assert manner.most_telling() == ["a"]
+    assert manner.has(["dog", "on", "car"])
+    assert not manner.has(["a", "dog", "on", "car"])
+
+
+def test_two_beginnings_are_one_manner() -> None:
+    people = captions("street photo of X", 25) + captions("food photo of X", 25)
+    manner = Manner.between(people, captions("a X", seed=1))
+    assert {word.word for word in manner.words} == {"a", "food", "of", "photo", "street"}
+    assert all(map(manner.has, people))
+
+
+def test_captions_of_one_manner_have_none() -> None:
+    manner = Manner.between(captions("a X on a X"), captions("a X on a X", seed=1))
+    assert not manner.is_distinct
+    assert not manner.has(["a", "dog"])
