@@ -4,6 +4,8 @@ Shapes: I images, S confidence features, D annotation width, P patterns, n examp
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -259,3 +261,27 @@ def _ridge_regression(
     weighted = weights * features.T
     ridge = KIND_PENALTY * np.eye(len(weighted))
     return np.linalg.solve(weighted @ features + ridge, weighted @ targets)
+
+
+def borrowed_calibration(
+    start: Captioner, captioner: Captioner, photos: Sequence[Path]
+) -> Calibration:
+    """The calibration of a start, for a captioner that says the same in another manner.
+
+    Its bias is moved until the captioner is on average as sure of the photos as the start.
+
+    Args:
+        start: a captioner with a calibration.
+        captioner: the captioner, with an own vocabulary, which gets the calibration.
+        photos: photos like those that the start was calibrated on.
+    """
+    assert start.calibration is not None
+    calibration = replace(start.calibration, search=captioner.search.config)
+    captioner.calibration = calibration
+    log_odds = []
+    for model in (start, captioner):
+        confidences = [caption.confidence for caption in model(photos)]
+        log_odds.append(logit(np.array(confidences, dtype=float)).mean())
+    shift = float(log_odds[0] - log_odds[1])
+    captioner.calibration = replace(calibration, bias=calibration.bias + shift)
+    return captioner.calibration

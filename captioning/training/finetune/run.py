@@ -14,7 +14,7 @@ from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokenizers import tokenizer_hint
 from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, good_captions
-from captioning.evaluation.calibration_fit import fit_calibration
+from captioning.evaluation.calibration_fit import borrowed_calibration, fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport
 from captioning.evaluation.manner import Manner
 from captioning.evaluation.report import scene_judge
@@ -24,6 +24,7 @@ from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import BEST, LAST
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, best_between
 from captioning.training.finetune.messages import (
+    MANNER_PHOTOS,
     StartCaptions,
     caption_with_start,
     say_plan,
@@ -61,7 +62,8 @@ def finetune(
     The arguments are the command's, `options` those of `reader_for`.
 
     Returns:
-        ``best.safetensors``, calibrated if validation photos have several captions.
+        ``best.safetensors``, calibrated if validation photos have several captions, or as the start
+        is if it captions such photos well.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
@@ -113,7 +115,13 @@ def finetune(
         run_folder=run_folder,
     )
     calibration = calibration_of(
-        start, photos, best, tokenizer_name=tokenizer_name, folder=folder, rehearsal_folder=keep
+        start,
+        photos,
+        best,
+        tokenizer_name=tokenizer_name,
+        folder=folder,
+        rehearsal_folder=keep,
+        keeps_content=plan.keeps_content,
     )
     export(best.captioner, run_folder / MODEL, calibration=calibration)
     write_json(run_folder / ARGUMENTS, arguments | {"ended": plan.epochs})
@@ -198,10 +206,13 @@ def calibration_of(
     tokenizer_name: TokenizerName,
     folder: str | Path,
     rehearsal_folder: str | Path | None,
+    keeps_content: bool,
 ) -> Calibration | None:
     """The calibration on the photos to validate on.
 
-    None if the start is the best, which keeps its own, and, with a line, if it is not possible.
+    With one caption per photo it is the start's, if the model keeps what the start knows of such
+    photos. None if the start is the best, which keeps its own, and, with a line, if it is not
+    possible.
     """
     if best.captioner is start:
         return None
@@ -214,6 +225,13 @@ def calibration_of(
         calibration = fit_calibration(assessed, start.calibration)
         halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
     except InputError as error:
+        if keeps_content and start.has_confidence():
+            say(
+                "calibrated as the model before, since photos have one caption each: captions are "
+                "as sure as its captions of the same photos, on average"
+            )
+            paths = [record.image for record in (*photos.train[:MANNER_PHOTOS], *photos.val)]
+            return borrowed_calibration(start, best.captioner, paths)
         say(f"not calibrated, so captions have no confidence: {error}")
         return None
     say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
