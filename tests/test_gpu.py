@@ -169,7 +169,9 @@ def test_maps_on_a_gpu_are_made_there(name: str) -> None:
         images = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
         with torch.no_grad():
             annotations = captioner.network.encode(images)
-            found = word_maps(name, CaptionedBatch(captioner.model, images, annotations, written()))
+            adapted = captioner.model.adapter(annotations)
+            batch = CaptionedBatch(captioner.model, images, annotations, adapted, written())
+            found = word_maps(name, batch)
     assert found.device.type == "cuda"
 
 

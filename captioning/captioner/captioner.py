@@ -3,7 +3,8 @@
 Shapes: B images, L regions, D annotation width.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -16,22 +17,24 @@ from captioning.captioner.caption import Caption, Captions
 from captioning.captioner.caption_builder import CaptionBuilder
 from captioning.captioner.configuration import CaptionerParts, build_parts
 from captioning.captioner.inference_network import InferenceNetwork
-from captioning.captioner.photo_stream import (
-    BATCH_SIZE,
-    StreamedPhoto,
-    photo_batches,
-    read_streamed_photo,
-)
+from captioning.captioner.photo_stream import StreamedPhoto, read_streamed_photo
 from captioning.captioner.user_words import constrained_search, text_tokens
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
 from captioning.data.vocabulary import Vocabulary
-from captioning.errors import InputError, PhotoError, raise_errors
+from captioning.errors import InputError, PhotoError, format_value, raise_errors
 from captioning.maps import default_map, resolve_map_names
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
+from captioning.threads import MIN_BATCH, batched, in_threads, read_ahead, thread_count
 
 Result = TypeVar("Result")
+
+BATCH_SIZE = 16
+"""The most photos per batch, by default."""
+
+AHEAD = 2
+"""Batches whose photos are read ahead."""
 
 
 class Captioner:
@@ -197,7 +200,8 @@ class Captioner:
         Raises:
             InputError: the model's numbers overflow, or it has no such map.
         """
-        search = self.word_search(search)
+        search = search or self.search
+        search = search.for_words(self.vocabulary.unrepeatable_ids, self.network.device)
         has_confidence = tokens is None and self.has_confidence(search)
         builder = self._caption_builder(maps, runners_up, has_confidence)
         work = partial(builder.caption, search=search, most=most, tokens=tokens)
@@ -222,16 +226,25 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
             photo_side: as for `stream`.
+
+        Raises:
+            InputError: `photos` are neither a photo nor several.
         """
-        return photo_batches(
-            photos,
-            work,
-            preprocessing=self.preprocessing,
-            device=self.device,
-            batch_size=batch_size,
-            in_turn=in_turn,
-            photo_side=photo_side,
-        )
+        sequence: Any = [photos] if is_one_photo(photos) else photos
+        if not isinstance(sequence, Iterable) or hasattr(sequence, "columns"):
+            raise InputError(
+                f"{format_value(photos)}: not a photo; give a path, an image, bytes or pixels, or "
+                "several of them, such as a column of a table"
+            )
+        size, device = batch_size, self.network.device
+        threads = thread_count(device)
+        if isinstance(sequence, Sized) and not in_turn:  # equal batches that keep all threads busy
+            rounds = math.ceil(len(sequence) / (batch_size * threads))
+            equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
+            size = min(batch_size, max(MIN_BATCH, equal_size))
+        read = partial(read_streamed_photo, preprocessing=self.preprocessing, photo_side=photo_side)
+        streamed_photos = read_ahead(read, enumerate(sequence), AHEAD * size)
+        yield from in_threads(work, batched(streamed_photos, size), device, in_turn=in_turn)
 
     @torch.no_grad()
     def read(
@@ -289,15 +302,9 @@ class Captioner:
         """
         if isinstance(memory, Tensor):
             memory = self.network.remember(self.network.adapt(memory))
-        return self.network.find_captions(memory, self.word_search(search))
-
-    def word_search(self, search: Search | None = None) -> Search:
-        """Return a search, by default the captioner's own, for the words of the vocabulary.
-
-        If the search has ``repeats=False``, only words that people repeat may occur twice.
-        """
         search = search or self.search
-        return search.for_words(self.vocabulary.unrepeatable_ids, self.device)
+        search = search.for_words(self.vocabulary.unrepeatable_ids, self.network.device)
+        return self.network.find_captions(memory, search)
 
     def _caption_builder(
         self, maps: Sequence[str], runners_up: int, has_confidence: bool

@@ -46,7 +46,7 @@ class EncodedBatch:
         """Return the images with captions, for maps; `attention` if it was computed."""
         tokens = F.pad(tokens, (1, 0), value=BOS)
         adapted = self.adapted.to(self.annotations.dtype)
-        return CaptionedBatch(model, self.images, self.annotations, tokens, adapted, attention)
+        return CaptionedBatch(model, self.images, self.annotations, adapted, tokens, attention)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,7 @@ def decode_batch(
     Args:
         network: the model.
         photos: the photos.
-        search: how words are chosen; one of `Captioner.word_search`, which knows the words that may
-            repeat.
+        search: how words are chosen; made for the vocabulary by `Search.for_words`.
         tokens: captions to read instead of searching for some, up to EOS and then PAD.
         logits: whether to return logits, which takes one more pass over captions that were found.
         most: the most captions per photo; None for all that the search returns.

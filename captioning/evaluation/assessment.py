@@ -120,6 +120,7 @@ def assess(
         InputError: a photo cannot be read, or no photo has two references.
     """
     search = search or captioner.search
+    search = search.for_words(captioner.vocabulary.unrepeatable_ids, captioner.device)
     tokenizer_name = captioner.vocabulary.tokenizer
     split = tokenizer(tokenizer_name)
     references = [caption for record in records for caption in record.captions]
@@ -200,8 +201,8 @@ def _assess_batch(
         references_are_english: whether the language of the references is English.
     """
     vocabulary = captioner.vocabulary
-    network, word_search = captioner.network, captioner.word_search(search)
-    batch = decode_batch(network, photos, word_search, logits=True, most=1)
+    network = captioner.network
+    batch = decode_batch(network, photos, search, logits=True, most=1)
     assert batch.logits is not None
     unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
     features = confidence_features(

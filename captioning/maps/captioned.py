@@ -35,25 +35,17 @@ class CaptionedBatch:
         model: plain and in evaluation mode.
         images: pixels.
         annotations: of the images, by `model.encode`.
+        adapted: the adapter's vectors of the annotations, which the decoder attends over.
         tokens: the captions from BOS to EOS, then PAD.
-        _adapted: `adapted`, if it has been computed before.
         _attention: `attention`, if it has been computed before.
     """
 
     model: Model
     images: UInt8[Tensor, "B 3 H W"]
     annotations: Float[Tensor, "B L D"]
+    adapted: Float[Tensor, "B L A"]
     tokens: Int[Tensor, "B N S"]
-    _adapted: Float[Tensor, "B L A"] | None = None
     _attention: Float[Tensor, "B N T L"] | None = None
-
-    @cached_property
-    def adapted(self) -> Float[Tensor, "B L A"]:
-        """The adapter's vectors, which the decoder attends over."""
-        if self._adapted is not None:
-            return self._adapted
-        with torch.no_grad():
-            return self.model.adapter(self.annotations)
 
     @cached_property
     def attention(self) -> Float[Tensor, "B N T L"]:

@@ -26,6 +26,7 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.models import CNNEncoder
 from captioning.models.backbones import SMALL_WEIGHTS
+from captioning.search import BeamSearch
 from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.conftest import tiny_captioner
 
@@ -57,6 +58,7 @@ def captioner() -> Captioner:
     words, values = ["a", "red", "circle", "square"], dict.fromkeys(FEATURES, 0.1)
     captioner = tiny_captioner(Vocabulary(words, spellings={"red": "Red"}, ranks={"square": 9}))
     photo = [0.1] * (captioner.model.encoder.annotation_dim + 1)
+    captioner.search = BeamSearch(max_length=4)  # the words of a test take time
     search = captioner.search.config
     captioner.calibration = Calibration(1.1, values, values, 0.1, photo, (1.0, 0.1, 0.1), search)
     return captioner

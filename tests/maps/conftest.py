@@ -60,7 +60,8 @@ def captioned_batch(
     model = decided(Model(Patches(), Adapter(5), KINDS[kind](5, 8)))
     colours = torch.randint(256, (len(tokens), 3, pixels // 8, pixels // 8), dtype=torch.uint8)
     images = colours.repeat_interleave(8, dim=2).repeat_interleave(8, dim=3)
-    return CaptionedBatch(model, images, model.encode(images).detach(), tokens)
+    annotations = model.encode(images).detach()
+    return CaptionedBatch(model, images, annotations, model.adapter(annotations).detach(), tokens)
 
 
 @pytest.fixture(params=KINDS)

@@ -44,6 +44,7 @@ def test_captions_of_a_batch_have_their_own_maps(name: str) -> None:
             batch,
             images=batch.images[image : image + 1],
             annotations=batch.annotations[image : image + 1],
+            adapted=batch.adapted[image : image + 1],
             tokens=batch.tokens[image : image + 1, caption : caption + 1],
         )
         length = int((single.tokens != PAD).sum()) - 1
