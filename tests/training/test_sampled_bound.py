@@ -128,7 +128,7 @@ def test_with_expected_contexts_alone_it_is_soft_attention(hard: Captioner, seen
     logits, _ = hard.model(seen, TOKENS[..., :-1])
     soft = cross_entropy(logits, TOKENS[..., 1:])
     learnt = objective(expected=1.0)
-    total = learnt(hard.network, seen, BATCH).total
+    total = learnt(hard.network.accelerated, seen, BATCH).total
     torch.testing.assert_close(total, soft)
     torch.testing.assert_close(gradient(total, hard), gradient(soft, hard))
     assert learnt.baseline == 0  # it is of captions with drawn regions
@@ -140,7 +140,7 @@ def test_the_baseline_is_a_moving_average_of_likelihoods(hard: Captioner, seen: 
     learnt = objective()
     expected = 0.0
     for _ in range(3):
-        total = learnt(hard.network, seen.expand(3, -1, -1), batch).total.item()
+        total = learnt(hard.network.accelerated, seen.expand(3, -1, -1), batch).total.item()
         expected = 0.9 * expected + 0.1 * (-total / 2)  # an image without a caption counts nothing
         assert learnt.baseline.item() == pytest.approx(expected)
 
@@ -150,14 +150,16 @@ def test_padding_neither_counts_nor_spoils_the_gradient(hard: Captioner, seen: T
     results = []
     for tokens in (TOKENS, padded):
         torch.manual_seed(0)
-        loss = objective(entropy=0.3)(hard.network, seen, Batch(torch.empty(0), tokens, []))
+        loss = objective(entropy=0.3)(
+            hard.network.accelerated, seen, Batch(torch.empty(0), tokens, [])
+        )
         results.append((loss.total, gradient(loss.total, hard)))
     torch.testing.assert_close(results[1], results[0])
 
 
 def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tensor) -> None:
     hard.model.decoder.attention.energy.weight.data *= 1e4
-    loss = objective(entropy=0.3)(hard.network, seen, BATCH)
+    loss = objective(entropy=0.3)(hard.network.accelerated, seen, BATCH)
     assert gradient(loss.total, hard).isfinite().all()
 
 
