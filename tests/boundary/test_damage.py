@@ -7,7 +7,7 @@ import resource
 import socket
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from captioning.captioner import Captioner, load
+from captioning.captioner.calibration import FEATURES
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import reader_for
@@ -119,7 +120,15 @@ def changed(place: tuple[str, ...], value: Any) -> dict[str, Any]:
     return config
 
 
-@pytest.mark.parametrize("place", [p for p in places(captioner().config) if p], ids=".".join)
+def odd_places() -> Iterator[Any]:
+    """All places of a model's config; one feature of the calibration stands for its others."""
+    for place in filter(None, places(captioner().config)):
+        is_repeated = place[-1] in FEATURES[1:]
+        marks = [pytest.mark.integration] if is_repeated else []
+        yield pytest.param(place, marks=marks, id=".".join(place))
+
+
+@pytest.mark.parametrize("place", [*odd_places()])
 def test_a_model_with_an_odd_setting_captions_or_is_refused_when_loaded(
     place: tuple[str, ...], tmp_path: Path
 ) -> None:
