@@ -67,6 +67,7 @@ def test_the_average_of_a_second_stage_starts_from_its_start(
     train_into: Train, checkpoint: Path
 ) -> None:
     options = [option.replace("CHECKPOINT", str(checkpoint)) for option in SECOND_STAGE]
+    options += ["--trainer.max_epochs", "1"]
     after = saved(train_into("run", *options, "--model.learning_rate=1e-9"))["state_dict"]
     start = torch.load(checkpoint, weights_only=True)["state_dict"]
     torch.testing.assert_close(after, start, atol=1e-7, rtol=0)

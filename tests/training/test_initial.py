@@ -131,11 +131,13 @@ def test_other_words_first_are_refused(checkpoint: Path) -> None:
 
 
 def test_a_training_adds_the_words_of_its_captions(train_into: Train, capsys: Capture) -> None:
-    few = train_into("few", "--data.min_count", "4") / "last.ckpt"
-    more = train_into("more", "--model.initial", str(few), "--data.min_count", "1") / "last.ckpt"
+    once = ("--trainer.max_epochs", "1")
+    few = train_into("few", *once, "--data.min_count", "4") / "last.ckpt"
+    more = train_into("more", *once, "--model.initial", str(few), "--data.min_count", "1")
+    more /= "last.ckpt"
     words, more_words = (load(file).vocabulary.words for file in (few, more))
     assert more_words[: len(words)] == words
     assert len(more_words) > len(words)
     assert f"{len(words):,} words of last.ckpt, and" in capsys.readouterr().err
-    same = train_into("same", "--model.initial", str(more)) / "last.ckpt"
+    same = train_into("same", *once, "--model.initial", str(more)) / "last.ckpt"
     assert load(same).vocabulary.words == more_words
