@@ -58,7 +58,7 @@ class WithoutForgetting(Objective):
         max_length: the most words of a sample.
     """
 
-    divergence: float = 1.0
+    divergence: float = 8.0
     manner: Sequence[str] = ()
     label_smoothing: float = 0.1
     max_length: int = 20

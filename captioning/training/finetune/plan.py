@@ -49,10 +49,10 @@ class Plan(NamedTuple):
 
 
 PLANS: list[tuple[float, Plan]] = [
-    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more", 20)),
-    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions", 12)),
-    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things", 8)),
-    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things", 5)),
+    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more", 30)),
+    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions", 20)),
+    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things", 10)),
+    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things", 6)),
     (2_000, Plan(3, 12, 8, "captions of pictures like these", 4)),
     (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind", 4)),
 ]
