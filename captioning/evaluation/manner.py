@@ -8,9 +8,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import mean
 
-MIN_DIFFERENCE = 0.2
-"""Minimum difference between the shares of captions that have a word, for a word of a manner."""
+MIN_GAIN = 0.1
+"""Minimum gain in the share of captions that have a word, for a word that is the manner's."""
+
+GAIN_RATIO, ALWAYS = 4.0, 0.98
+"""Such a word is so many times as frequent as in the model's captions, or in so many captions."""
+
+LOSS_RATIO = 25.0
+"""The model has a word that the manner leaves out so many times as often."""
 
 MIN_SEPARATION = 0.7
 """Minimum separation of a distinct manner."""
@@ -36,12 +43,15 @@ class Manner:
     """The words by which captions differ from a model's captions of the same photos.
 
     Attributes:
-        words: those that the shares of captions with them differ by at least `MIN_DIFFERENCE`.
+        words: those that captions have and the model's hardly ever have, or nearly the reverse. A
+            word that the model says rather often, such as "standing", is not one.
         separation: share of the captions that `has` accepts, minus that of the model's captions.
+        length_ratio: how many times as long the model's captions would be in this manner.
     """
 
     words: tuple[MannerWord, ...]
     separation: float = 0.0
+    length_ratio: float = 1.0
 
     @property
     def is_distinct(self) -> bool:
@@ -56,21 +66,26 @@ class Manner:
         counts, model_counts = _caption_counts(captions), _caption_counts(model_captions)
         manner_words = []
         for word in sorted({*counts, *model_counts}):
-            difference = counts[word] / len(captions) - model_counts[word] / len(model_captions)
-            if abs(difference) < MIN_DIFFERENCE:
-                continue
             # Half a caption is added to both counts: no word is impossible.
             share = (counts[word] + 0.5) / (len(captions) + 1)
             model_share = (model_counts[word] + 0.5) / (len(model_captions) + 1)
-            presence = math.log(share / model_share)
-            absence = math.log((1 - share) / (1 - model_share))
-            manner_words.append(MannerWord(word, presence, absence))
+            is_gained = share - model_share >= MIN_GAIN and (
+                share >= GAIN_RATIO * model_share or counts[word] >= ALWAYS * len(captions)
+            )
+            is_lost = model_share >= LOSS_RATIO * share
+            if is_gained or is_lost:
+                presence = math.log(share / model_share)
+                absence = math.log((1 - share) / (1 - model_share))
+                manner_words.append(MannerWord(word, presence, absence))
         manner = cls(tuple(manner_words))
         shares = [
             sum(map(manner.has, collection)) / len(collection)
             for collection in (captions, model_captions)
         ]
-        return cls(manner.words, separation=shares[0] - shares[1])
+        model_length = mean(map(len, model_captions))
+        length = mean(len(manner.content(caption)) for caption in model_captions)
+        length += mean(len(caption) - len(manner.content(caption)) for caption in captions)
+        return cls(manner.words, shares[0] - shares[1], length / max(model_length, 1))
 
     def most_telling(self, count: int = 6) -> list[str]:
         """The words whose presence says most, for or against the manner."""

@@ -28,6 +28,7 @@ def test_a_beginning_is_a_manner_and_things_are_not() -> None:
 def test_words_that_are_left_out_are_a_manner() -> None:
     manner = Manner.between(captions("X on X"), captions("a X on a X", seed=1))
     assert manner.most_telling() == ["a"]
+    assert manner.length_ratio == 3 / 5
     assert manner.has(["dog", "on", "car"])
     assert not manner.has(["a", "dog", "on", "car"])
 
@@ -43,3 +44,9 @@ def test_captions_of_one_manner_have_none() -> None:
     manner = Manner.between(captions("a X on a X"), captions("a X on a X", seed=1))
     assert not manner.is_distinct
     assert not manner.has(["a", "dog"])
+
+
+def test_a_word_that_the_model_says_rather_often_is_no_manner() -> None:
+    people = captions("a X on a X", 45) + captions("a X standing on a X", 5)
+    model_captions = captions("a X standing on a X", 20, seed=1) + captions("a X", 30, seed=2)
+    assert "standing" not in {word.word for word in Manner.between(people, model_captions).words}

@@ -27,7 +27,7 @@ def training_settings(
     """The configuration of the training, as in a file for `captioning train`."""
     config = start.config
     parts = _model_parts(start, plan)
-    search = _search(start, words)
+    search = _search(start, words, manner)
     if words.is_other_language:
         say(f"captions in another language than {model_name}'s: none of its words is kept")
     preprocessing = config["preprocessing"]
@@ -93,12 +93,19 @@ def _model_parts(start: Captioner, plan: Plan) -> dict[str, Any]:
     return parts
 
 
-def _search(start: Captioner, words: CaptionWords) -> dict[str, Any]:
-    """The start's search, which may find captions as long as the new ones."""
+def _search(start: Captioner, words: CaptionWords, manner: Manner) -> dict[str, Any]:
+    """The start's search, which may find captions as long as the new ones.
+
+    The power of the length that scores are divided by grows with the length: so that a beginning
+    that all captions have does not shorten what comes after it.
+    """
     search = _as_yaml(start.config["search"])
     if words.longest > search["init_args"].get("max_length", words.longest):
         say(f"captions have up to {words.longest} words; so may the new model's")
         search["init_args"]["max_length"] = words.longest
+    if words.are_known and "length_penalty" in search["init_args"]:
+        length_penalty = search["init_args"]["length_penalty"] * manner.length_ratio
+        search["init_args"]["length_penalty"] = round(length_penalty, 2)
     if not words.are_known:  # which words people repeat is seen in thousands of captions
         search["init_args"]["repeats"] = True
     return search
