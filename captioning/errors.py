@@ -43,6 +43,10 @@ REMOVED = {
         "SupervisedAttention was removed; take captioning.training.GuidedAttention, which needs "
         "no boxes"
     ),
+    "Option 'consensus'": (
+        "the objective's option consensus was removed, because it made no measurable difference; "
+        "delete it from the configuration"
+    ),
 }
 """Text in an error about a removed name, and the message to print instead."""
 

@@ -47,7 +47,6 @@ class GuidedAttention(CrossEntropy):
         guide: weight of the guide.
         classes: weight of the encoder's classes, which takes weights with a classifier on the mean
             of the feature map.
-        consensus: see `CrossEntropy`.
     """
 
     attention_penalty: float = 0.0

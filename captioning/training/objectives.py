@@ -7,21 +7,17 @@ width.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
-from captioning.data.vocabulary import EOS, PAD, SPECIAL, Vocabulary
+from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.kernels import caption_cross_entropy
-from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.metrics.scores import Words
 from captioning.models import Decoder, Encoder, Model
 from captioning.models.decoder import Memory
 from captioning.models.losses import doubly_stochastic_penalty
@@ -71,46 +67,6 @@ def grid_of(encoder: Encoder, size: int, annotations: Float[Tensor, "B L D"]) ->
     return side, side
 
 
-class Consensus:
-    """Weights of captions by CIDEr-D against the other captions of their photo.
-
-    Captions that agree with the others weigh more (Phan et al. 2017, "Consensus-based Sequence
-    Training for Video Captioning"). The end of a caption counts as a word; unknown words match
-    nothing.
-
-    Args:
-        records: the photos whose captions define the document frequencies of n-grams.
-        vocabulary: the words.
-    """
-
-    def __init__(self, records: Sequence[Record], vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        captions = []
-        for record in records:
-            token_ids = map(vocabulary.encode, record.captions)
-            captions.append([self._words(ids) for ids in token_ids])
-        self._frequencies = DocumentFrequencies.of(captions)
-
-    def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
-        """Each caption's score divided by the mean of its photo, one if that is 0; zero for PAD."""
-        is_caption = tokens.any(dim=2)
-        candidates: list[Words] = []
-        references: list[list[Words]] = []
-        for rows in tokens.tolist():
-            captions = [self._words(row) for row in rows if any(row)]
-            for index, caption in enumerate(captions):
-                candidates.append(caption)
-                references.append(captions[:index] + captions[index + 1 :] or captions)
-        scores = torch.zeros(is_caption.shape, device=tokens.device)
-        caption_scores = cider_scores(candidates, references, self._frequencies).images["CIDEr"]
-        scores[is_caption] = torch.from_numpy(caption_scores).to(scores)
-        mean = scores.sum(dim=1, keepdim=True) / is_caption.sum(dim=1, keepdim=True)
-        return torch.where(mean > 0, scores / mean, is_caption.to(scores))
-
-    def _words(self, token_ids: Sequence[int]) -> Words:
-        return (*self.vocabulary.decode(token_ids), SPECIAL[EOS])
-
-
 @dataclass(eq=False)
 class CrossEntropy(Objective):
     """Cross-entropy with the doubly stochastic penalty (Xu et al. 2015, eq. 14).
@@ -121,17 +77,10 @@ class CrossEntropy(Objective):
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
-        consensus: how much the weight of a caption depends on its `Consensus` with the photo's
-            other captions; with 0 all captions weigh the same.
     """
 
     label_smoothing: float = 0.1
     attention_penalty: float = 1.0
-    consensus: float = field(default=0.0, kw_only=True)
-
-    @cached_property
-    def _consensus(self) -> Consensus:
-        return Consensus(self.records, self.vocabulary)
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         return self.of_words(model.decoder, model.remember(annotations), batch.tokens)[0]
@@ -140,15 +89,8 @@ class CrossEntropy(Objective):
         self, decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"]
     ) -> tuple[Loss, Float[Tensor, "B N T L"]]:
         """The loss of the words after BOS, and the attention before each of them."""
-        caption_weights = None
-        if self.consensus:
-            caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
-        smoothing = self.label_smoothing
-        total, weights = caption_cross_entropy(decoder, memory, tokens, smoothing, caption_weights)
+        total, weights = caption_cross_entropy(decoder, memory, tokens, self.label_smoothing)
         mask = tokens[..., 1:] != PAD
         if self.attention_penalty:
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, mask)
-        word_counts = mask.sum(dim=2)
-        if caption_weights is not None:
-            word_counts = word_counts * caption_weights
-        return Loss(total, word_counts.sum(), {}), weights
+        return Loss(total, mask.sum(), {}), weights

@@ -20,6 +20,7 @@ from tests.training.conftest import Patch, Train
         ("--model.decoder=LSTMDecodr", r"model\.decoder.*LSTMDecodr"),
         ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
         ("--data.reader=captioning.data.readers.PhotoShards", "PhotoShards was removed; .*unpack"),
+        ("--model.objective.init_args.consensus=1", "consensus was removed, .*; delete it from"),
         ("--trainer.precision=bf16-true", "rounds away most steps of the weights; take 32-true"),
         ("--config=no_such", "no such file; give one, or one of .*flickr8k"),
     ],

@@ -1,4 +1,4 @@
-"""Cross-entropy with the paper's penalty, smoothed labels, and captions weighted by consensus."""
+"""Cross-entropy with the paper's penalty, and smoothed labels."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,11 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.records import Record
-from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.errors import InputError
-from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
-from captioning.training.objectives import Consensus, grid_of
-from tests.training.conftest import Train, loss_of, tokens_of
+from captioning.training.objectives import grid_of
+from tests.training.conftest import Train, loss_of
 
 TOKENS = torch.tensor(
     [
@@ -57,59 +54,6 @@ def test_the_loss_has_no_nan_where_a_caption_is_padding(captioner: Captioner, se
     loss_of(CrossEntropy(**options), captioner, seen.requires_grad_(), BATCH).total.backward()
     assert seen.grad is not None
     assert seen.grad.isfinite().all()
-
-
-PHOTOS = [
-    ["a dog runs on grass", "a dog runs on the grass", "two men sit in a boat"],
-    ["a red car", "a red car on a road", "a car on a road"],
-    ["a cat sleeps"],
-    ["one two three", "four five six", "seven eight nine"],
-]
-RECORDS = [
-    Record(image_id=n, image=Path(f"{n}.jpg"), captions=tuple(captions))
-    for n, captions in enumerate(PHOTOS)
-]
-WORDS = Vocabulary.build([caption for captions in PHOTOS for caption in captions], 1)
-
-
-def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
-    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS, WORDS))
-    ended = [[(*caption.split(), "<eos>") for caption in captions] for captions in PHOTOS]
-    first = ended[0]
-    scores = cider_scores(
-        first, [first[1:], first[::2], first[:2]], DocumentFrequencies.of(ended)
-    ).images["CIDEr"]
-    torch.testing.assert_close(weights[0], torch.from_numpy(scores / scores.mean()).float())
-    assert weights[0, 2] < weights[0, 0] / 4, "what nobody else says counts least"
-
-
-def test_photos_count_alike_and_padding_counts_nothing() -> None:
-    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS, WORDS))
-    torch.testing.assert_close(weights.sum(dim=1), torch.tensor([3.0, 3.0, 1.0, 3.0]))
-    assert weights[2].tolist() == [1, 0, 0]
-    assert weights[3].tolist() == [1, 1, 1], "they have nothing in common but that they end"
-
-
-def test_unknown_words_agree_with_none() -> None:
-    few = Vocabulary.build(["a dog runs on the grass"], 1)
-    weights = Consensus(RECORDS, few)(tokens_of([["a dog zyx", "a dog", "abc zyx"]], few))
-    assert weights[0, 2] == 0
-
-
-@pytest.mark.parametrize("consensus", [0.0, 0.5, 1.0])
-def test_the_loss_weighs_captions(captioner: Captioner, consensus: float) -> None:
-    tokens = tokens_of(PHOTOS, captioner.vocabulary)
-    seen = torch.randn(len(PHOTOS), 4, captioner.model.encoder.annotation_dim)
-    batch = Batch(torch.empty(0), tokens, RECORDS)
-    objective = CrossEntropy(0.1, 0.0, consensus=consensus)
-    total, divisor, _ = loss_of(objective, captioner, seen, batch, RECORDS)
-    logits, _ = captioner.model.decoder(seen, tokens[..., :-1])
-    importance = 1 + consensus * (Consensus(RECORDS, captioner.vocabulary)(tokens) - 1)
-    expected = cross_entropy(logits, tokens[..., 1:], 0.1, importance)
-    torch.testing.assert_close(total, expected)
-    torch.testing.assert_close(
-        divisor.float(), ((tokens[..., 1:] != PAD).sum(2) * importance).sum()
-    )
 
 
 def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
