@@ -97,7 +97,6 @@ def caption_cross_entropy(
     memory: Memory,
     tokens: Int[Tensor, "B N S"],
     label_smoothing: float = 0.0,
-    caption_weights: Float[Tensor, "B N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """Cross-entropy of captions, summed over all words, in nats; and attention weights.
 
@@ -109,23 +108,22 @@ def caption_cross_entropy(
         memory: of the images.
         tokens: the captions from BOS to EOS.
         label_smoothing: as of `captioning.models.losses.cross_entropy`.
-        caption_weights: as of `captioning.models.losses.cross_entropy`.
     """
     if hasattr(decoder, "plain"):
         kernel: Any = decoder
-        return kernel.cross_entropy(memory, tokens, label_smoothing, caption_weights)
+        return kernel.cross_entropy(memory, tokens, label_smoothing)
     losses = plain_losses
     if memory.annotations.device.type in COMPILES and on_by_default():
         from captioning.kernels.compiled import losses
-    return losses(decoder, memory, tokens, label_smoothing, caption_weights)
+    return losses(decoder, memory, tokens, label_smoothing)
 
 
 def plain_losses(
-    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], *options: Any
+    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], label_smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """`caption_cross_entropy` by the plain model."""
     logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])
-    return cross_entropy(logits, tokens[..., 1:], *options), weights
+    return cross_entropy(logits, tokens[..., 1:], label_smoothing), weights
 
 
 def in_parts(encode: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:

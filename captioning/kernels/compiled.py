@@ -113,7 +113,7 @@ _losses = Compiled(plain_losses, trains=True)
 
 
 def losses(
-    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], *options: Any
+    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"], label_smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"]]:
     """Equals `plain_losses`; compiled, for captions padded to a multiple of `LENGTH_MULTIPLE`.
 
@@ -121,8 +121,8 @@ def losses(
     """
     words = tokens.shape[2] - 1
     if words > MAX_LENGTH or not _losses.is_on:
-        return plain_losses(decoder, memory, tokens, *options)
+        return plain_losses(decoder, memory, tokens, label_smoothing)
     total, weights = _losses(
-        decoder, memory, F.pad(tokens, (0, -words % LENGTH_MULTIPLE)), *options
+        decoder, memory, F.pad(tokens, (0, -words % LENGTH_MULTIPLE)), label_smoothing
     )
     return total, weights[:, :, :words]

@@ -131,29 +131,24 @@ class FastLSTM(Decoder):
         memory: Memory,
         tokens: Int[Tensor, "B N S"],
         label_smoothing: float = 0.0,
-        caption_weights: Float[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
         """See `captioning.kernels.caption_cross_entropy`."""
         if not isinstance(memory, PreparedMemory):
-            return plain_losses(self.plain, memory, tokens, label_smoothing, caption_weights)
+            return plain_losses(self.plain, memory, tokens, label_smoothing)
         targets = tokens[..., 1:]
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
         deep_output, weights = self._read(memory, words)
         word_indices = words.word_indices[words.real_rows]
-        if caption_weights is None:
-            caption_weights = torch.ones(targets.shape[:2])
         row_targets = targets.flatten()[word_indices]
-        row_weights = caption_weights.flatten()[word_indices // targets.shape[2]]
         size = max(1, BLOCK_LOGITS // self.vocab_size)
-        blocks = (rows.split(size) for rows in (deep_output, row_targets, row_weights))
+        blocks = zip(deep_output.split(size), row_targets.split(size), strict=True)
         losses = []
-        for block_output, block_targets, block_weights in zip(*blocks, strict=True):
+        for block_output, block_targets in blocks:
             losses.append(
                 cross_entropy(  # each word as a caption of its own
                     layer(self.plain.output, block_output)[:, None, None],
                     block_targets[:, None, None],
                     label_smoothing,
-                    block_weights[:, None],
                 )
             )
         loss = torch.stack(losses).sum()

@@ -15,7 +15,6 @@ def cross_entropy(
     logits: Float[Tensor, "B N T V"],
     targets: Int[Tensor, "B N T"],
     label_smoothing: float = 0.0,
-    caption_weights: Float[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, ""]:
     """Negative log-likelihood of the targets, summed over all words, in nats, without PAD.
 
@@ -23,7 +22,6 @@ def cross_entropy(
         logits: scores of every word.
         targets: the next words.
         label_smoothing: share of the target's probability spread over the vocabulary.
-        caption_weights: factor of each caption's loss; defaults to one.
     """
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = F.cross_entropy(
@@ -32,9 +30,7 @@ def cross_entropy(
         ignore_index=PAD,
         label_smoothing=label_smoothing,
         reduction="none",
-    ).view(targets.shape)
-    if caption_weights is not None:
-        losses = losses * caption_weights[..., None].to(losses.dtype)
+    )
     return losses.sum()
 
 

@@ -82,7 +82,7 @@ class SelfCritical(Objective):
             total = self_critical_loss(model.decoder, memory, decoded.tokens, sample_rewards)
             count = sample_rewards.numel()
             if self.likelihood:
-                loss, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
+                loss, _ = caption_cross_entropy(model.decoder, memory, batch.tokens)
                 captions = batch.tokens.any(dim=2).sum()
                 total = total + self.likelihood * count / captions * loss
         finally:

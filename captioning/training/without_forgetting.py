@@ -82,8 +82,8 @@ class WithoutForgetting(Objective):
         tokens = batch.tokens
         if is_rehearsal.any():
             tokens = tokens.masked_fill(is_rehearsal.to(tokens.device)[:, None, None], PAD)
-        options = self.label_smoothing, None
-        cross_entropy, _ = caption_cross_entropy(model.decoder, memory, tokens, *options)
+        smoothing = self.label_smoothing
+        cross_entropy, _ = caption_cross_entropy(model.decoder, memory, tokens, smoothing)
         word_count = (batch.tokens[..., 1:] != PAD).sum()
         with torch.no_grad():
             samples = self._sampling(model.decoder, memory).tokens
