@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -52,14 +52,17 @@ class WithoutForgetting(Objective):
 
     Args:
         divergence: weight of the divergence, per word.
-        manner: words that the captions have more or less often than the initial model's captions.
+        manner: pairs of words that follow each other in the captions and not in the initial
+            model's, such as "photo" and "of"; the first is empty at the beginning.
+        lacked: words that the initial model often has and the captions lack.
         label_smoothing: of the cross-entropy; share of a word's probability spread over the
             vocabulary.
         max_length: the most words of a sample.
     """
 
     divergence: float = 8.0
-    manner: Sequence[str] = ()
+    manner: Sequence[tuple[str, str]] = ()
+    lacked: Sequence[str] = ()
     label_smoothing: float = 0.1
     max_length: int = 20
 
@@ -73,8 +76,15 @@ class WithoutForgetting(Objective):
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
         super().prepare(records, vocabulary, preprocessing)
-        ids = {token_id for word in self.manner for token_id in vocabulary.ids([word])}
-        self._manner_ids = frozenset(ids - {BOS, EOS, UNK})
+
+        def token_of(word: str) -> int:
+            return vocabulary.ids([word])[1] if word else BOS
+
+        pairs = {(token_of(before), token_of(word)) for before, word in self.manner}
+        self._manner = TokenManner(
+            frozenset(pair for pair in pairs if UNK not in pair),
+            frozenset({token_of(word) for word in self.lacked} - {UNK}),
+        )
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         memory = model.remember(annotations)
@@ -93,8 +103,9 @@ class WithoutForgetting(Objective):
         inputs = F.pad(samples, (1, -1), value=BOS)
         logits, _ = model.decoder.teacher_forcing(memory, inputs)
         is_word = samples != PAD
-        is_content = is_word & ~torch.isin(samples, self._manner_tokens(samples.device))
-        divergences = self._divergences(logits, initial_logits)
+        is_manner = self._manner.mask(inputs, logits.shape[3])
+        is_content = is_word & ~is_manner.gather(3, samples[..., None]).squeeze(3)
+        divergences = divergence_of_content(logits, initial_logits, is_manner)
         divergence = divergences.masked_fill(~is_content, 0.0).sum() / is_word.sum()
         total = cross_entropy + self.divergence * word_count * divergence
         return Loss(total, word_count, {"divergence": divergence.detach()})
@@ -105,21 +116,41 @@ class WithoutForgetting(Objective):
         """The initial model's logits before each word of the samples."""
         initial = self._initial.to(annotations.device)
         memory = initial.remember(annotations)
-        return read_in_own_manner(initial.decoder, memory, samples, self._manner_ids)
+        return read_in_own_manner(initial.decoder, memory, samples, self._manner)
 
-    def _divergences(
-        self, logits: Float[Tensor, "B N T V"], initial_logits: Float[Tensor, "B N T V"]
-    ) -> Float[Tensor, "B N T"]:
-        """Divergence before each word, in nats, among the words that are not the manner's."""
-        manner_tokens = self._manner_tokens(logits.device)
-        log_probs, initial_log_probs = (
-            scores.float().index_fill(3, manner_tokens, EXCLUDED).log_softmax(dim=3)
-            for scores in (logits, initial_logits)
-        )
-        return F.kl_div(log_probs, initial_log_probs, reduction="none", log_target=True).sum(dim=3)
 
-    def _manner_tokens(self, device: torch.device) -> Int[Tensor, " M"]:
-        return torch.tensor(sorted(self._manner_ids), dtype=torch.long, device=device)
+@dataclass(frozen=True)
+class TokenManner:
+    """A manner (`captioning.evaluation.manner.Manner`) as token ids.
+
+    Attributes:
+        pairs: pairs of tokens of the manner.
+        lacked: tokens that the manner lacks.
+    """
+
+    pairs: frozenset[tuple[int, int]] = frozenset()
+    lacked: frozenset[int] = frozenset()
+
+    def mask(self, inputs: Int[Tensor, "B N T"], vocab_size: int) -> Bool[Tensor, "B N T V"]:
+        """Whether each token after each of `inputs` is of the manner, or one that it lacks."""
+        is_manner = torch.zeros(*inputs.shape, vocab_size, dtype=torch.bool, device=inputs.device)
+        is_manner[..., sorted(self.lacked)] = True
+        for before, token in self.pairs:
+            is_manner[..., token] |= inputs == before
+        return is_manner
+
+
+def divergence_of_content(
+    logits: Float[Tensor, "B N T V"],
+    initial_logits: Float[Tensor, "B N T V"],
+    is_manner: Bool[Tensor, "B N T V"],
+) -> Float[Tensor, "B N T"]:
+    """Divergence from the initial probabilities among words that are not of the manner, in nats."""
+    log_probs, initial_log_probs = (
+        scores.float().masked_fill(is_manner, EXCLUDED).log_softmax(dim=3)
+        for scores in (logits, initial_logits)
+    )
+    return F.kl_div(log_probs, initial_log_probs, reduction="none", log_target=True).sum(dim=3)
 
 
 @dataclass
@@ -138,23 +169,24 @@ class Reading:
     step_count: int = 0
     inserted: int = 0
 
-    def next_word(self, probabilities: Float[Tensor, " V"], manner: frozenset[int]) -> int:
+    def next_word(self, probabilities: Float[Tensor, " V"], manner: TokenManner) -> int:
         """The word to read after a step, by the probabilities of this step; PAD at the end.
 
-        A word of the manner that the model would say is inserted. One of the caption that it would
-        not say is left out.
+        A word that the manner lacks, and the model would say, is inserted. One of the manner that
+        the model would not say is left out.
         """
         likeliest_word = int(probabilities.argmax())
         while len(self.steps) < len(self.caption):
             word = self.caption[len(self.steps)]
-            if likeliest_word in manner - {word} and self.inserted < MAX_INSERTED:
+            if likeliest_word in manner.lacked - {word} and self.inserted < MAX_INSERTED:
                 self.inserted += 1
                 self.step_count += 1
                 return likeliest_word
             self.steps.append(self.step_count)
             if word == EOS:
                 break
-            if word in manner and probabilities[word] < UNLIKELY:
+            before = self.caption[len(self.steps) - 2] if len(self.steps) > 1 else BOS
+            if (before, word) in manner.pairs and probabilities[word] < UNLIKELY:
                 continue
             self.inserted = 0
             self.step_count += 1
@@ -163,19 +195,19 @@ class Reading:
 
 
 def read_in_own_manner(
-    decoder: Decoder, memory: Memory, captions: Int[Tensor, "B N T"], manner: frozenset[int]
+    decoder: Decoder, memory: Memory, captions: Int[Tensor, "B N T"], manner: TokenManner
 ) -> Float[Tensor, "B N T V"]:
     """Logits before each word of captions that a model reads in its own manner.
 
-    Before each word of a caption, the model inserts the words of the manner that it finds likeliest
-    there, up to `MAX_INSERTED`; and it leaves out those of the caption to which it gives a
-    probability below `UNLIKELY`.
+    Before each word of a caption, the model inserts the words that the manner lacks and that it
+    finds likeliest there, up to `MAX_INSERTED`; and it leaves out words of the manner to which it
+    gives a probability below `UNLIKELY`.
 
     Args:
         decoder: the model's.
         memory: of the images.
         captions: words up to EOS, and then PAD.
-        manner: ids of the words of the manner.
+        manner: of the captions.
     """
     readings = [
         [Reading([token for token in caption if token != PAD]) for caption in image_captions]

@@ -14,7 +14,7 @@ from captioning.models import Decoder
 from captioning.models.decoder import Memory, State, Step
 from captioning.search import Greedy
 from captioning.training import WithoutForgetting
-from captioning.training.without_forgetting import read_in_own_manner
+from captioning.training.without_forgetting import TokenManner, read_in_own_manner
 from tests.conftest import tiny_captioner
 from tests.training.conftest import learnt, loss_of
 
@@ -38,7 +38,7 @@ class Bigrams(Decoder):
         return Step(logits, weights, {"number": state["number"] + 1})
 
 
-def likely_words(caption: list[int], manner: frozenset[int]) -> list[int]:
+def likely_words(caption: list[int], manner: TokenManner) -> list[int]:
     """The word that the bigrams find likeliest before each word of a caption they read."""
     decoder = Bigrams(2, 9)
     tokens = torch.tensor([[[*caption, PAD], [DOG, EOS, *[PAD] * (len(caption) - 1)]]])
@@ -50,20 +50,26 @@ def likely_words(caption: list[int], manner: frozenset[int]) -> list[int]:
 
 
 def test_a_reading_has_the_manner_of_the_initial_model() -> None:
-    manner = frozenset({A, PHOTO})
+    manner = TokenManner(lacked=frozenset({A}))
     without_articles = [DOG, RUNS, DOG, EOS]
     # "a" is inserted before each "dog", and is not what is expected there.
     assert likely_words(without_articles, manner)[:3] == [DOG, RUNS, DOG]
     # "photo" is left out: before "a" the reading is at its beginning.
     beginning = [PHOTO, PHOTO, A, DOG, EOS]
-    assert likely_words(beginning, frozenset({PHOTO})) == [A, A, A, DOG, RUNS]
+    assert likely_words(beginning, TokenManner(frozenset({(BOS, PHOTO), (PHOTO, PHOTO)}))) == [
+        A,
+        A,
+        A,
+        DOG,
+        RUNS,
+    ]
     # A manner's word that the model expects is read as it is.
     assert likely_words([A, DOG, RUNS, A, EOS], manner) == [A, DOG, RUNS, A, DOG]
 
 
 def test_without_a_manner_a_caption_is_read_as_it_stands() -> None:
-    assert likely_words([DOG, RUNS, GRASS, EOS], frozenset()) == [A, RUNS, A, EOS]
-    assert likely_words([PHOTO, A, EOS], frozenset()) == [A, PAD, DOG]
+    assert likely_words([DOG, RUNS, GRASS, EOS], TokenManner()) == [A, RUNS, A, EOS]
+    assert likely_words([PHOTO, A, EOS], TokenManner()) == [A, PAD, DOG]
 
 
 def test_the_initial_model_has_no_divergence_from_itself(captioner: Captioner) -> None:
@@ -87,7 +93,7 @@ def test_what_is_not_trained_stays_nearer_with_the_divergence(captioner: Caption
         torch.manual_seed(0)
         trained = tiny_captioner(captioner.vocabulary)
         trained.model.encoder.requires_grad_(False)
-        objective = WithoutForgetting(divergence=weight, manner=[beginning])
+        objective = WithoutForgetting(divergence=weight, manner=[("", beginning)])
         *_, figures = learnt(40, 0.01, objective, trained, annotations, batch)
         divergences.append(figures["divergence"])
         assert trained.find_captions(annotations, Greedy()).tokens[0, 0, 0] == token

@@ -142,7 +142,7 @@ def say_result(
     elif after.corpus["CIDEr"] < max(UNRELATED_CIDER, before.corpus["CIDEr"]):
         say("WARNING: next to nothing was learnt; give more photos, or --epochs and --overwrite")
     captions = start_captions.captions, choice.cross_fitted_captions
-    if manner.words and choice.start_weight < 1:
+    if manner.log_odds and choice.start_weight < 1:
         say(*Outcome.of(photos.val, *captions, manner, tokenizer_name).lines())
     kept = report_of(choice.captioner, choice.captions, photos.val)
     save_examples(run_folder / EXAMPLES, photos.val, before=before, after=kept)

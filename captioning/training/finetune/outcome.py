@@ -60,14 +60,14 @@ class Outcome:
         """The manner and the content, in a line each; the content only if the start knew any."""
         before, after, people = self.counts
         lines = [
-            f"manner, by the words {', '.join(self.manner.most_telling())}: {after} of "
+            f"manner, {self.manner}: {after} of "
             f"{self.image_count} captions have yours now, {before} before; of people's {people}"
         ]
         if self.content.first >= UNRELATED_CIDER:
             low, high = self.content.interval
             verdict = "better" if low > 0 else "worse" if high < 0 else "no clear difference"
             lines.append(
-                f"content, CIDEr without these words: {self.content.first:.3f} before, "
+                f"content, CIDEr without the manner's words: {self.content.first:.3f} before, "
                 f"{self.content.second:.3f} now, {low:+.3f} to {high:+.3f}: {verdict}"
             )
         return lines

@@ -75,7 +75,7 @@ def _objective(plan: Plan, manner: Manner) -> dict[str, Any]:
         }
     return {
         "class_path": "captioning.training.WithoutForgetting",
-        "init_args": {"manner": [word.word for word in manner.words]},
+        "init_args": {"manner": [list(pair) for pair in manner.pairs], "lacked": [*manner.lacked]},
     }
 
 
