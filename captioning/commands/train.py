@@ -37,7 +37,9 @@ def train_model(*options: Keys) -> None:
     - `flickr8k_transformer`: after flickr8k, a small transformer
     - `overfit`: learns sixty photos by heart, to check data and model
     - `photos`: the photo model, on Flickr8k and COCO
-    - `photos_self_critical`: after photos, its second stage
+    - `photos_self_critical`: after photos, its second step
+    - `photos_self_critical_decoder`: after these, its third step, the decoder on all photos
+    - `photos_self_critical_encoder`: after the two, its fourth step, with the encoder
     - `self_critical`: after another, on from its best model to a higher CIDEr
     - `shapes`: drawn scenes, in minutes on one core
     - `shapes_hard`: after shapes, hard attention

@@ -20,7 +20,7 @@ from captioning.data.dataset import CaptionDataset, SeededSampler, collate, ment
 from captioning.data.feature_cache import FeatureCache, feature_cache
 from captioning.data.images import MEGAPIXELS
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
-from captioning.data.readers import DataSet, Reader
+from captioning.data.readers import DataSet, Joined, Reader
 from captioning.data.records import Record
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokens import is_english, tokenize
@@ -60,6 +60,8 @@ class CaptionData(pl.LightningDataModule):
         limit: use only the first images of each split, up to this number; unlike the trainer's
             ``limit_train_batches`` it also limits which features are computed.
         min_captions: train only on photos with at least so many captions.
+        equal_shares: draw each data set of a `Joined` reader equally often: an epoch repeats the
+            photos of smaller ones, those with `min_captions`.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
@@ -74,7 +76,8 @@ class CaptionData(pl.LightningDataModule):
         leave_out: paths of photos to skip, such as damaged ones.
 
     Raises:
-        InputError: `features`, `augment`, `mirror` and `crop` exclude each other.
+        InputError: `features`, `augment`, `mirror` and `crop` exclude each other, or `equal_shares`
+            is on for one data set.
     """
 
     reader: Reader
@@ -92,6 +95,7 @@ class CaptionData(pl.LightningDataModule):
     workers: int = 1
     limit: int | None = None
     min_captions: int = 1
+    equal_shares: bool = False
     train_split: str = "train"
     val_split: str = "val"
     seed: int = 0
@@ -112,6 +116,11 @@ class CaptionData(pl.LightningDataModule):
             raise InputError(
                 "data.mirror and data.crop are for features computed once; give data.features, or "
                 "set data.augment, which mirrors and crops images"
+            )
+        if self.equal_shares and not isinstance(self.reader, Joined):
+            raise InputError(
+                "data.equal_shares: there is one data set; set it to false, or join several by "
+                "captioning.data.readers.Joined"
             )
         self.preprocessing = Preprocessing(self.size, self.fit)
         self.preprocessing.max_pixels = int(self.max_megapixels * 1e6)
@@ -231,10 +240,13 @@ class CaptionData(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
+        records = self.train_records
+        if self.equal_shares and isinstance(self.reader, Joined):
+            records = self.reader.equal_shares(records)
         # Counting spaces is close enough for sorting and a hundred times faster than tokenizing.
         lengths = [
             min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
-            for record in self.train_records
+            for record in records
         ]
         sampler = SeededSampler(
             lengths if self.similar_lengths else [0] * len(lengths),
@@ -248,7 +260,7 @@ class CaptionData(pl.LightningDataModule):
         augmentation = {"augment": self.augment, "mirrored": self._mirrored, "crop": self.crop}
         if self.augment:
             augmentation["may_mirror"] = self.may_mirror
-        return self._loader(self.train_records, sampler, **augmentation)
+        return self._loader(records, sampler, **augmentation)
 
     def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(self.val_records)

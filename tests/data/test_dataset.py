@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from torch import Tensor
 from captioning.data.data_module import SHARED_MEMORY, CaptionData
 from captioning.data.dataset import CaptionDataset, Example, collate
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.readers import CaptionTable, Coco
+from captioning.data.readers import CaptionTable, Coco, Joined, Reader
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
@@ -130,6 +131,38 @@ def test_photos_with_few_captions_are_left_out(tmp_path: Path) -> None:
     assert [record.image.name for record in data.val_records] == ["d.png"]
     with pytest.raises(InputError, match=r"no photo .* has 4 captions; lower data\.min_captions"):
         _ = CaptionData(CaptionTable(tmp_path), min_captions=4).train_records
+
+
+def test_an_epoch_has_equal_shares_of_the_data_sets(tmp_path: Path) -> None:
+    captions = {"dogs": [2], "cats": [2, 2, 1], "birds": [2, 3, 1, 1, 2]}  # of each photo
+    readers: dict[str, Reader] = {}
+    for name, counts in captions.items():
+        photos = [f"{number}.png" for number in range(len(counts))]
+        draw(tmp_path / name, *photos)
+        rows = ["file_name,caption,split", f"{photos[0]},a {name},val"]
+        for photo, count in zip(photos, counts, strict=True):
+            rows += [f"{photo},a {name},train"] * count
+        write(tmp_path / name / "captions.csv", "\n".join(rows))
+        readers[name] = CaptionTable(tmp_path / name)
+    dogs, *others = readers.values()
+    joined = Joined([dogs, Joined(others)])
+    data = CaptionData(joined, 16, min_captions=2, min_count=2, equal_shares=True, workers=0)
+    device = SimpleNamespace(root_device=torch.device("cpu"))
+    trainer: Any = SimpleNamespace(strategy=device, world_size=1, global_rank=0)
+    data.trainer = trainer
+    records: Any = [batch_record for batch in data.train_dataloader() for batch_record in batch[2]]
+    counts_by_id = Counter(record.image_id for record in records)
+    assert counts_by_id == {
+        "dogs/0.png": 5,  # as many as the other data sets have with two captions and more
+        "cats+birds/cats/0.png": 1,
+        "cats+birds/cats/1.png": 1,
+        "cats+birds/birds/0.png": 1,
+        "cats+birds/birds/1.png": 1,
+        "cats+birds/birds/4.png": 1,
+    }
+    assert len(data.train_records) == 6, "the vocabulary counts a caption once"
+    with pytest.raises(InputError, match=r"data\.equal_shares: there is one data set; .*Joined"):
+        CaptionData(dogs, equal_shares=True)
 
 
 @pytest.mark.parametrize(

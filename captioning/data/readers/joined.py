@@ -1,7 +1,9 @@
 """Several data sets as one."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 from math import prod
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +19,8 @@ class Joined(Reader):
     """The images of several data sets, one data set after the other.
 
     A split has the images of all data sets that have this split. An image's id is its own id behind
-    the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``.
+    the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``. Several folders
+    count as one data set if they are joined themselves: ``coco-small+coco-more/coco-small/285``.
 
     Args:
         readers: different data sets.
@@ -32,7 +35,7 @@ class Joined(Reader):
     ) -> None:
         roots = [reader.root for reader in readers]
         super().__init__(" + ".join(map(str, roots)))
-        names = [root.stem if root.suffix else root.name for root in roots]
+        names = [_short_name(reader) for reader in readers]
         if len(set(names)) < len(names):
             names = [root.as_posix() for root in roots]
         if len(set(names)) < len(names) or not names:
@@ -93,9 +96,31 @@ class Joined(Reader):
 
         It ranks models alike whatever scale the scores of a data set have.
         """
-        scores_by_set: dict[str, list[float]] = {}
-        for image, score in scores.items():
-            names = [name for name in self.readers if str(image).startswith(f"{name}/")]
-            scores_by_set.setdefault(max(names, key=len), []).append(score)
+        scores_by_set: defaultdict[str, list[float]] = defaultdict(list)
+        for image_id, score in scores.items():
+            scores_by_set[self._name_of_set(image_id)].append(score)
         means = [fmean(scores_of_set) for scores_of_set in scores_by_set.values()]
         return prod(means) ** (1 / len(means))
+
+    def equal_shares(self, records: Sequence[Record]) -> list[Record]:
+        """Repeat the records of smaller data sets until each has as many as the largest one."""
+        records_by_set: defaultdict[str, list[Record]] = defaultdict(list)
+        for record in records:
+            records_by_set[self._name_of_set(record.image_id)].append(record)
+        share = max(map(len, records_by_set.values()))
+        repeated_records: list[Record] = []
+        for records_of_set in records_by_set.values():
+            repeated_records += islice(cycle(records_of_set), share)
+        return repeated_records
+
+    def _name_of_set(self, image_id: int | str) -> str:
+        """The name of an image's data set; one name may begin with another and a slash."""
+        names = [name for name in self.readers if str(image_id).startswith(f"{name}/")]
+        return max(names, key=len)
+
+
+def _short_name(reader: Reader) -> str:
+    """The name of a reader's folder, or of those that it joins."""
+    if isinstance(reader, Joined):
+        return "+".join(reader.readers)
+    return reader.root.stem if reader.root.suffix else reader.root.name
