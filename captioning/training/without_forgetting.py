@@ -17,7 +17,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.kernels import accelerate, caption_cross_entropy, on_by_default
+from captioning.kernels import accelerate, on_by_default
 from captioning.models import Decoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import Sampling, Search
@@ -37,12 +37,13 @@ EXCLUDED = -1e4
 class WithoutForgetting(Objective):
     """Cross-entropy, and the divergence of sampled captions from what the initial model would say.
 
-    The cross-entropy teaches the captions. So that a few dozen captions do not replace what the
-    model knows of photos, it also samples a caption of each photo, and the model as it was before
-    the training, `model.initial` of a configuration, reads it. The Kullback-Leibler divergence from
-    the initial model's probabilities of each word is added to the loss: learning without forgetting
-    (Li and Hoiem 2016, eq. 2), on the model's own captions (Agarwal et al. 2024, "On-policy
-    distillation of language models", eq. 3).
+    The cross-entropy teaches the words of the captions that the initial model would not say, those
+    to which it gives a probability below `known`. So that a few dozen captions do not replace what
+    the model knows of photos, it also samples a caption of each photo, and the model as it was
+    before the training, `model.initial` of a configuration, reads it. The Kullback-Leibler
+    divergence from the initial model's probabilities of each word is added to the loss: learning
+    without forgetting (Li and Hoiem 2016, eq. 2), on the model's own captions (Agarwal et al. 2024,
+    "On-policy distillation of language models", eq. 3).
 
     The initial model reads in its own manner: "a dog runs in the grass" where the model samples
     "street photo of dog runs in grass" (`read_in_own_manner`). The divergence is among the words
@@ -55,14 +56,16 @@ class WithoutForgetting(Objective):
         manner: pairs of words that follow each other in the captions and not in the initial
             model's, such as "photo" and "of"; the first is empty at the beginning.
         lacked: words that the initial model often has and the captions lack.
+        known: words of a probability of at least this by the initial model are not learnt.
         label_smoothing: of the cross-entropy; share of a word's probability spread over the
             vocabulary.
         max_length: the most words of a sample.
     """
 
-    divergence: float = 8.0
+    divergence: float = 4.0
     manner: Sequence[tuple[str, str]] = ()
     lacked: Sequence[str] = ()
+    known: float = 0.01
     label_smoothing: float = 0.1
     max_length: int = 20
 
@@ -88,18 +91,14 @@ class WithoutForgetting(Objective):
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         memory = model.remember(annotations)
-        is_rehearsal = torch.tensor([record.is_rehearsal for record in batch.records])
-        tokens = batch.tokens
-        if is_rehearsal.any():
-            tokens = tokens.masked_fill(is_rehearsal.to(tokens.device)[:, None, None], PAD)
-        smoothing = self.label_smoothing
-        cross_entropy, _ = caption_cross_entropy(model.decoder, memory, tokens, smoothing)
-        word_count = (batch.tokens[..., 1:] != PAD).sum()
+        initial_annotations = annotations
         with torch.no_grad():
-            samples = self._sampling(model.decoder, memory).tokens
             if model.encoder.frozen_part is not model.encoder:
-                annotations = self._initial.encode(batch.images)
-            initial_logits = self._initial_logits(annotations, samples)
+                initial_annotations = self._initial.encode(batch.images)
+            samples = self._sampling(model.decoder, memory).tokens
+        cross_entropy = self._cross_entropy(model, memory, initial_annotations, batch)
+        word_count = (batch.tokens[..., 1:] != PAD).sum()
+        initial_logits = self._initial_logits(initial_annotations, samples)
         inputs = F.pad(samples, (1, -1), value=BOS)
         logits, _ = model.decoder.teacher_forcing(memory, inputs)
         is_word = samples != PAD
@@ -110,6 +109,34 @@ class WithoutForgetting(Objective):
         total = cross_entropy + self.divergence * word_count * divergence
         return Loss(total, word_count, {"divergence": divergence.detach()})
 
+    def _cross_entropy(
+        self,
+        model: Model,
+        memory: Memory,
+        initial_annotations: Float[Tensor, "B L D"],
+        batch: Batch,
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy of the words that the initial model would not say there."""
+        tokens, targets = batch.tokens, batch.tokens[..., 1:]
+        logits, _ = model.decoder.teacher_forcing(memory, tokens[..., :-1])
+        losses = F.cross_entropy(
+            logits.float().flatten(0, 2),
+            targets.flatten(),
+            ignore_index=PAD,
+            label_smoothing=self.label_smoothing,
+            reduction="none",
+        ).view(targets.shape)
+        is_manner = self._manner.mask(tokens[..., :-1], logits.shape[3])
+        initial_logits = self._initial_logits(initial_annotations, targets)
+        initial_log_probs = initial_logits.masked_fill(is_manner, EXCLUDED).log_softmax(dim=3)
+        target_log_probs = initial_log_probs.gather(3, targets[..., None]).squeeze(3)
+        is_learnt = target_log_probs.exp() < self.known
+        is_rehearsal = torch.tensor([record.is_rehearsal for record in batch.records])
+        if is_rehearsal.any():
+            is_learnt &= ~is_rehearsal.to(is_learnt.device)[:, None, None]
+        return losses.masked_fill(~is_learnt, 0.0).sum()
+
+    @torch.no_grad()
     def _initial_logits(
         self, annotations: Float[Tensor, "B L D"], samples: Int[Tensor, "B N T"]
     ) -> Float[Tensor, "B N T V"]:

@@ -9,6 +9,9 @@ NEW_WORDS_FACTOR = 3
 MAX_EPOCHS = 90
 """Epochs of the longest plan: enough for a few dozen photos, also in another language."""
 
+MANNER_BATCH = 4
+"""Batch size in which a manner is learnt: by steps, of which there are few."""
+
 
 class Plan(NamedTuple):
     """Training settings for a data set of a given size; the decoder is always trained."""
@@ -39,7 +42,9 @@ class Plan(NamedTuple):
 
         `epochs` replaces the plan's.
         """
-        return self._replace(epochs=epochs or self.manner_epochs, keeps_content=True)
+        return self._replace(
+            epochs=epochs or self.manner_epochs, batch_size=MANNER_BATCH, keeps_content=True
+        )
 
     @property
     def epochs_per_validation(self) -> int:
