@@ -20,7 +20,7 @@ class Plan(NamedTuple):
     epochs: int
     batch_size: int
     lesson: str  # what a data set of this size can teach
-    manner_epochs: int  # for photos that the start captions well, to learn the manner of captions
+    manner_epochs: int  # to learn a manner, for photos that the start captions well; 0 for never
     keeps_content: bool = False  # whether the start teaches what photos show
 
     @classmethod
@@ -54,11 +54,11 @@ class Plan(NamedTuple):
 
 
 PLANS: list[tuple[float, Plan]] = [
-    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more", 30)),
+    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more", 40)),
     (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions", 20)),
-    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things", 10)),
-    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things", 6)),
-    (2_000, Plan(3, 12, 8, "captions of pictures like these", 4)),
-    (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind", 4)),
+    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things", 7)),
+    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things", 3)),
+    (2_000, Plan(3, 12, 8, "captions of pictures like these", 0)),
+    (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind", 0)),
 ]
 """Plans by exclusive upper bound of the number of photos."""

@@ -87,7 +87,7 @@ def finetune(
         return run_folder / MODEL
     say_plan(photos, keep)
     start_captions = caption_with_start(start, photos, tokenizer_name=tokenizer_name)
-    if words.are_known and start_captions.are_related:
+    if plan.manner_epochs and words.are_known and start_captions.are_related:
         plan = plan.for_manner(epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
     checkpoint = _train(
