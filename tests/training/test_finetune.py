@@ -273,6 +273,8 @@ def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     assert Plan.of(20, epochs=3).epochs == 3
     fewer = Plan.of(160, epochs=20)
     assert fewer.epochs / fewer.batch_size == 40 / Plan.of(160).batch_size  # as many steps
+    epochs = [Plan.of(count).for_manner(count).epochs for count in (20, 56, 80, 280)]
+    assert epochs == [56, 20, 14, 4]  # as many steps
 
 
 @pytest.mark.integration

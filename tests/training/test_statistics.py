@@ -41,7 +41,7 @@ def test_no_training_changes_statistics(
 
 @pytest.mark.integration
 def test_finetuning_stages_changes_no_statistics(tmp_path: Path, monkeypatch: Patch) -> None:
-    plan = Plan(9, epochs=1, batch_size=2, lesson="this", manner_epochs=1)
+    plan = Plan(9, epochs=1, batch_size=2, lesson="this")
     monkeypatch.setattr(Plan, "of", lambda *_, **__: plan)
     write_shapes(tmp_path / "scenes", train=4, val=2, test=1, progress=False)
     finetune(tmp_path / "scenes", "shapes", tmp_path / "out")

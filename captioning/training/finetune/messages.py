@@ -32,7 +32,7 @@ Measured: 0.5 and more of everyday photos with one caption each, 0.03 of drawn s
 STARTUP_SECONDS = 10.0
 """Seconds in which a training starts, on one idle core."""
 
-MANNER_PHOTOS = 100
+READ_PHOTOS = 100
 """Maximum number of training photos from whose captions the manner is read."""
 
 
@@ -79,7 +79,7 @@ def caption_with_start(
     start(photos.val[0].image)  # loads lazily loaded parts before the time is measured
     began = perf_counter()
     captions = split_captions(start, photos.validation)
-    train = photos.train[:MANNER_PHOTOS]
+    train = photos.train[:READ_PHOTOS]
     train_captions = split_captions(start, train)
     seconds = (perf_counter() - began) / (len(captions) + len(train))
     split = tokenizer(tokenizer_name)

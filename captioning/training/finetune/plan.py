@@ -9,8 +9,11 @@ NEW_WORDS_FACTOR = 3
 MAX_EPOCHS = 90
 """Epochs of the longest plan: enough for a few dozen photos, also in another language."""
 
-MANNER_BATCH = 4
-"""Batch size in which a manner is learnt: by steps, of which there are few."""
+MANNER_PHOTOS = 500
+"""So many photos teach content, whether the start captions them well or not."""
+
+MANNER_BATCH, MANNER_STEPS = 4, 280
+"""Batch size and number of steps in which a manner is learnt; more steps forget more."""
 
 
 class Plan(NamedTuple):
@@ -20,7 +23,6 @@ class Plan(NamedTuple):
     epochs: int
     batch_size: int
     lesson: str  # what a data set of this size can teach
-    manner_epochs: int  # to learn a manner, for photos that the start captions well; 0 for never
     keeps_content: bool = False  # whether the start teaches what photos show
 
     @classmethod
@@ -37,13 +39,16 @@ class Plan(NamedTuple):
         batch_size = int(min(1.0, epochs / plan.epochs) * plan.batch_size)
         return plan._replace(epochs=epochs, batch_size=max(4, batch_size))
 
-    def for_manner(self, epochs: int | None = None) -> "Plan":
-        """The plan for photos that the start captions well, whose captions teach their manner.
+    def for_manner(self, photo_count: int, epochs: int | None = None) -> "Plan":
+        """The plan for few photos that the start captions well, whose captions teach their manner.
 
-        `epochs` replaces the plan's.
+        `epochs` replaces the plan's, which take `MANNER_STEPS`.
         """
+        steps_per_epoch = math.ceil(photo_count / MANNER_BATCH)
         return self._replace(
-            epochs=epochs or self.manner_epochs, batch_size=MANNER_BATCH, keeps_content=True
+            epochs=epochs or max(1, round(MANNER_STEPS / steps_per_epoch)),
+            batch_size=MANNER_BATCH,
+            keeps_content=True,
         )
 
     @property
@@ -54,11 +59,11 @@ class Plan(NamedTuple):
 
 
 PLANS: list[tuple[float, Plan]] = [
-    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more", 40)),
-    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions", 20)),
-    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things", 7)),
-    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things", 3)),
-    (2_000, Plan(3, 12, 8, "captions of pictures like these", 0)),
-    (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind", 0)),
+    (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more")),
+    (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions")),
+    (250, Plan(0, 40, 8, "the words and manner of captions, and frequent things")),
+    (500, Plan(0, 20, 8, "the words and manner of captions, and frequent things")),
+    (2_000, Plan(3, 12, 8, "captions of pictures like these")),
+    (float("inf"), Plan(6, 8, 32, "captions of pictures of another kind")),
 ]
 """Plans by exclusive upper bound of the number of photos."""

@@ -24,7 +24,7 @@ from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import BEST, LAST
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, best_between
 from captioning.training.finetune.messages import (
-    MANNER_PHOTOS,
+    READ_PHOTOS,
     StartCaptions,
     caption_with_start,
     say_plan,
@@ -32,7 +32,7 @@ from captioning.training.finetune.messages import (
     say_start,
 )
 from captioning.training.finetune.photos import CaptionWords, Photos, read_photos
-from captioning.training.finetune.plan import Plan
+from captioning.training.finetune.plan import MANNER_PHOTOS, Plan
 from captioning.training.finetune.settings import training_settings
 from captioning.training.train_cli import train
 
@@ -87,8 +87,9 @@ def finetune(
         return run_folder / MODEL
     say_plan(photos, keep)
     start_captions = caption_with_start(start, photos, tokenizer_name=tokenizer_name)
-    if plan.manner_epochs and words.are_known and start_captions.are_related:
-        plan = plan.for_manner(epochs)
+    teaches_manner = photos.train_count < MANNER_PHOTOS and words.are_known
+    if teaches_manner and start_captions.are_related:
+        plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
     checkpoint = _train(
         start,
@@ -230,7 +231,7 @@ def calibration_of(
                 "calibrated as the model before, since photos have one caption each: captions are "
                 "as sure as its captions of the same photos, on average"
             )
-            paths = [record.image for record in (*photos.train[:MANNER_PHOTOS], *photos.val)]
+            paths = [record.image for record in (*photos.train[:READ_PHOTOS], *photos.val)]
             return borrowed_calibration(start, best.captioner, paths)
         say(f"not calibrated, so captions have no confidence: {error}")
         return None
