@@ -22,6 +22,7 @@ from torch.utils.data import get_worker_info
 
 from captioning import files
 from captioning.captioner import Captioner
+from captioning.captioner.inference_network import InferenceNetwork
 from captioning.commands import main
 from captioning.data.preprocessing import Preprocessing
 from captioning.files import only_writer
@@ -249,7 +250,7 @@ def test_a_full_memory_is_one_line(
 ) -> None:
     arguments = command(name, tmp_path / "out")
     monkeypatch.setattr(CaptioningModule, "training_step", fill)
-    monkeypatch.setattr(Captioner, "encode", fill)
+    monkeypatch.setattr(InferenceNetwork, "encode", fill)
     assert main(arguments) == 1
     assert f"{owner} memory is full; give a smaller --batch-size" in last_line(capsys)
 
