@@ -38,8 +38,8 @@ class WithoutForgetting(Objective):
     """Cross-entropy, and the divergence of sampled captions from what the initial model would say.
 
     The cross-entropy teaches the words of the captions that the initial model would not say, those
-    to which it gives a probability below `known`. So that a few dozen captions do not replace what
-    the model knows of photos, it also samples a caption of each photo, and the model as it was
+    to which it gives a probability below `known_probability`. So that a few dozen captions do not
+    replace what it knows of photos, it also samples a caption of each photo, and the model as it was
     before the training, `model.initial` of a configuration, reads it. The Kullback-Leibler
     divergence from the initial model's probabilities of each word is added to the loss: learning
     without forgetting (Li and Hoiem 2016, eq. 2), on the model's own captions (Agarwal et al. 2024,
@@ -56,7 +56,7 @@ class WithoutForgetting(Objective):
         manner: pairs of words that follow each other in the captions and not in the initial
             model's, such as "photo" and "of"; the first is empty at the beginning.
         lacked: words that the initial model often has and the captions lack.
-        known: words of a probability of at least this by the initial model are not learnt.
+        known_probability: words to which the initial model gives at least this are not learnt.
         label_smoothing: of the cross-entropy; share of a word's probability spread over the
             vocabulary.
         max_length: the most words of a sample.
@@ -65,7 +65,7 @@ class WithoutForgetting(Objective):
     divergence: float = 4.0
     manner: Sequence[tuple[str, str]] = ()
     lacked: Sequence[str] = ()
-    known: float = 0.01
+    known_probability: float = 0.01
     label_smoothing: float = 0.1
     max_length: int = 20
 
@@ -130,7 +130,7 @@ class WithoutForgetting(Objective):
         initial_logits = self._initial_logits(initial_annotations, targets)
         initial_log_probs = initial_logits.masked_fill(is_manner, EXCLUDED).log_softmax(dim=3)
         target_log_probs = initial_log_probs.gather(3, targets[..., None]).squeeze(3)
-        is_learnt = target_log_probs.exp() < self.known
+        is_learnt = target_log_probs.exp() < self.known_probability
         is_rehearsal = torch.tensor([record.is_rehearsal for record in batch.records])
         if is_rehearsal.any():
             is_learnt &= ~is_rehearsal.to(is_learnt.device)[:, None, None]

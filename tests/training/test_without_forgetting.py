@@ -108,7 +108,7 @@ def test_captions_of_photos_for_rehearsal_are_not_learnt(captioner: Captioner) -
         Record(Path("b.jpg"), 2, ("dog",), is_rehearsal=True),
     ]
     batch = Batch(torch.empty(0), tokens, records)
-    objective = WithoutForgetting(divergence=0.0, known=1.1, label_smoothing=0.0)
+    objective = WithoutForgetting(divergence=0.0, known_probability=1.1, label_smoothing=0.0)
     total = loss_of(objective, captioner, annotations, batch).total
     memory = captioner.model.remember(annotations)
     logits, _ = captioner.model.decoder.teacher_forcing(memory, tokens[..., :-1])
@@ -117,14 +117,14 @@ def test_captions_of_photos_for_rehearsal_are_not_learnt(captioner: Captioner) -
 
 
 def test_words_that_the_initial_model_would_say_are_not_learnt(captioner: Captioner) -> None:
-    """Of two words, the cross-entropy is of the less likely one, if `known` lies between them."""
+    """Of two words, only the less likely one is learnt, if the threshold lies between them."""
     annotations = torch.rand(1, 4, captioner.model.encoder.annotation_dim)
     tokens = torch.tensor([[[BOS, A, DOG]]])
     memory = captioner.model.remember(annotations)
     logits, _ = captioner.model.decoder.teacher_forcing(memory, tokens[..., :-1])
     losses = F.cross_entropy(logits[0, 0], tokens[0, 0, 1:], reduction="none")
     known = float((-losses).exp().mean().detach())
-    objective = WithoutForgetting(divergence=0.0, known=known, label_smoothing=0.0)
+    objective = WithoutForgetting(divergence=0.0, known_probability=known, label_smoothing=0.0)
     batch = Batch(torch.empty(0), tokens, [])
     total = loss_of(objective, captioner, annotations, batch).total
     torch.testing.assert_close(total, losses.max(), rtol=1e-4, atol=0)

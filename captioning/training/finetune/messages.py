@@ -144,13 +144,15 @@ def say_result(
     captions = start_captions.captions, choice.cross_fitted_captions
     if manner.log_odds and choice.start_weight < 1:
         say(*Outcome.of(photos.val, *captions, manner, tokenizer_name).lines())
-    kept = report_of(choice.captioner, choice.captions, photos.val)
-    save_examples(run_folder / EXAMPLES, photos.val, before=before, after=kept)
+    final_report = report_of(choice.captioner, choice.captions, photos.val)
+    save_examples(run_folder / EXAMPLES, photos.val, before=before, after=final_report)
     if choice.start_weight < 1:
-        say(kept.omissions, "photos with the lowest CIDEr now:")
-        for index in kept.worst()[:3]:
+        say(final_report.omissions, "photos with the lowest CIDEr now:")
+        for index in final_report.worst()[:3]:
             record = photos.val[index]
-            old_text, new_text = (report.captions[record.image_id] for report in (before, kept))
+            old_text, new_text = (
+                report.captions[record.image_id] for report in (before, final_report)
+            )
             texts = f'"{old_text}" before, "{new_text}" now; people: "{record.captions[0]}"'
             say(f"  {record.image.name}: {texts}")
     if photos.rehearsal_val:
