@@ -39,7 +39,7 @@ class WithoutForgetting(Objective):
 
     The cross-entropy teaches the words of the captions that the initial model would not say, those
     to which it gives a probability below `known_probability`. So that a few dozen captions do not
-    replace what it knows of photos, it also samples a caption of each photo, and the model as it was
+    replace what it knows, it also samples a caption of each photo, and the model as it was
     before the training, `model.initial` of a configuration, reads it. The Kullback-Leibler
     divergence from the initial model's probabilities of each word is added to the loss: learning
     without forgetting (Li and Hoiem 2016, eq. 2), on the model's own captions (Agarwal et al. 2024,
