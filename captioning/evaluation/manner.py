@@ -12,6 +12,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TypeVar
 
+from captioning.data.tokens import FUNCTION_WORDS
+
 MIN_GAIN, GAIN_ERRORS = 0.1, 3.5
 """Minimum gain in the share of captions that have a pair of words, for a pair of the manner: as a
 share, and in standard errors."""
@@ -23,8 +25,9 @@ CONNECTED_GAIN, CONNECTED_ERRORS = 0.05, 1.5
 GAIN_RATIO, ALWAYS = 4.0, 0.98
 """Such a pair is so many times as frequent as in the model's captions, or in so many captions."""
 
-LOSS_RATIO = 25.0
-"""A word that the manner lacks is so many times as frequent in the model's captions."""
+LOSS_RATIO, FUNCTION_LOSS_RATIO = 25.0, 10.0
+"""A word that the manner lacks is so many times as frequent in the model's captions; a function
+word so many times, since no photo is the reason for leaving out its articles."""
 
 NEARLY = 0.8
 """Gains of this share of the highest one count as high."""
@@ -70,7 +73,8 @@ class Manner:
         lacked = [
             word
             for word, model_share in sorted(model_shares.items())
-            if model_share >= LOSS_RATIO * shares[word]
+            if model_share
+            >= shares[word] * (FUNCTION_LOSS_RATIO if word in FUNCTION_WORDS else LOSS_RATIO)
         ]
         log_odds = [_log_odds(shares[word], model_shares[word]) for word in lacked]
         without = cls(lacked=tuple(lacked))

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
@@ -48,7 +49,8 @@ class WithoutForgetting(Objective):
     The initial model reads in its own manner: "a dog runs in the grass" where the model samples
     "street photo of dog runs in grass" (`read_in_own_manner`). The divergence is among the words
     that are not of the manner. So the initial model teaches what to say, and the captions how to
-    say it. Captions of photos for rehearsal (`Record.is_rehearsal`) are not learnt: these photos
+    say it. The model trains without dropout, whose noise would make the two diverge before anything
+    is learnt. Captions of photos for rehearsal (`Record.is_rehearsal`) are not learnt: these photos
     have the divergence alone.
 
     Args:
@@ -70,8 +72,12 @@ class WithoutForgetting(Objective):
     max_length: int = 20
 
     def check(self, model: Model) -> None:
-        """Copy the model, which has its initial parameters."""
+        """Copy the model, which has its initial parameters, and turn off its dropout."""
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
         initial = deepcopy(model).eval().requires_grad_(False)
+        self._is_learnt_of: dict[tuple[int | str, ...], Bool[Tensor, " T"]] = {}
         self._initial = accelerate(initial) if on_by_default() else initial
         self._sampling: Search = Sampling(max_length=self.max_length, min_length=0)
 
@@ -126,15 +132,32 @@ class WithoutForgetting(Objective):
             label_smoothing=self.label_smoothing,
             reduction="none",
         ).view(targets.shape)
-        is_manner = self._manner.mask(tokens[..., :-1], logits.shape[3])
-        initial_logits = self._initial_logits(initial_annotations, targets)
-        initial_log_probs = initial_logits.masked_fill(is_manner, EXCLUDED).log_softmax(dim=3)
-        target_log_probs = initial_log_probs.gather(3, targets[..., None]).squeeze(3)
-        is_learnt = target_log_probs.exp() < self.known_probability
-        is_rehearsal = torch.tensor([record.is_rehearsal for record in batch.records])
-        if is_rehearsal.any():
-            is_learnt &= ~is_rehearsal.to(is_learnt.device)[:, None, None]
+        is_learnt = self._is_learnt(initial_annotations, batch)
         return losses.masked_fill(~is_learnt, 0.0).sum()
+
+    def _is_learnt(
+        self, initial_annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Bool[Tensor, "B N T"]:
+        """Whether the initial model would not say each word; it reads each caption once."""
+        tokens, targets = batch.tokens, batch.tokens[..., 1:]
+        captions = [
+            (record.image_id, *(token for token in caption if token != PAD))
+            for record, image_captions in zip(batch.records, tokens.tolist(), strict=True)
+            for caption in image_captions
+        ]
+        if any(caption not in self._is_learnt_of for caption in captions):
+            logits = self._initial_logits(initial_annotations, targets)
+            is_manner = self._manner.mask(tokens[..., :-1], logits.shape[3])
+            log_probs = logits.masked_fill(is_manner, EXCLUDED).log_softmax(dim=3)
+            probabilities = log_probs.gather(3, targets[..., None]).squeeze(3).exp()
+            is_learnt = (probabilities < self.known_probability) & (targets != PAD)
+            is_rehearsal = torch.tensor([record.is_rehearsal for record in batch.records])
+            is_learnt &= ~is_rehearsal.to(is_learnt.device)[:, None, None]
+            self._is_learnt_of.update(zip(captions, is_learnt.flatten(0, 1).cpu(), strict=True))
+        rows = [self._is_learnt_of[caption] for caption in captions]
+        is_learnt = pad_sequence(rows, batch_first=True)[:, : targets.shape[2]]
+        is_learnt = F.pad(is_learnt, (0, targets.shape[2] - is_learnt.shape[1]))
+        return is_learnt.view(targets.shape).to(targets.device)
 
     @torch.no_grad()
     def _initial_logits(

@@ -52,3 +52,11 @@ def test_a_word_that_the_model_says_rather_often_is_no_manner() -> None:
     model_captions = captions("a X standing on a X", 20, seed=1) + captions("a X", 30, seed=2)
     manner = Manner.between(people, model_captions)
     assert manner.content(["dog", "standing"]) == ["dog", "standing"]
+
+
+def test_function_words_are_left_out_sooner_than_things() -> None:
+    """Of two words that a seventh of the model's captions have, no photo explains the article."""
+    people = captions("X on X", 50)
+    model_captions = captions("X on the X", 7, seed=1) + captions("X on red X", 7, seed=2)
+    model_captions += captions("X on X", 36, seed=3)
+    assert Manner.between(people, model_captions).lacked == ("the",)
