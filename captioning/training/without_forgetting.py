@@ -49,9 +49,9 @@ class WithoutForgetting(Objective):
     The initial model reads in its own manner: "a dog runs in the grass" where the model samples
     "street photo of dog runs in grass" (`read_in_own_manner`). The divergence is among the words
     that are not of the manner. So the initial model teaches what to say, and the captions how to
-    say it. The model trains without dropout, whose noise would make the two diverge before anything
-    is learnt. Captions of photos for rehearsal (`Record.is_rehearsal`) are not learnt: these photos
-    have the divergence alone.
+    say it. There is no dropout in the divergence: its noise alone would make the two diverge,
+    before anything is learnt. Captions of photos for rehearsal (`Record.is_rehearsal`) are not
+    learnt: these photos have the divergence alone.
 
     Args:
         divergence: weight of the divergence, per word.
@@ -72,10 +72,7 @@ class WithoutForgetting(Objective):
     max_length: int = 20
 
     def check(self, model: Model) -> None:
-        """Copy the model, which has its initial parameters, and turn off its dropout."""
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
+        """Copy the model, which has its initial parameters."""
         initial = deepcopy(model).eval().requires_grad_(False)
         self._is_learnt_of: dict[tuple[int | str, ...], Bool[Tensor, " T"]] = {}
         self._initial = accelerate(initial) if on_by_default() else initial
@@ -96,14 +93,32 @@ class WithoutForgetting(Objective):
         )
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        memory = model.remember(annotations)
         initial_annotations = annotations
-        with torch.no_grad():
-            if model.encoder.frozen_part is not model.encoder:
+        if model.encoder.frozen_part is not model.encoder:
+            with torch.no_grad():
                 initial_annotations = self._initial.encode(batch.images)
-            samples = self._sampling(model.decoder, memory).tokens
-        cross_entropy = self._cross_entropy(model, memory, initial_annotations, batch)
+        cross_entropy = self._cross_entropy(model, annotations, initial_annotations, batch)
         word_count = (batch.tokens[..., 1:] != PAD).sum()
+        modules = nn.ModuleList([model.adapter, model.decoder])
+        training = model.adapter.training
+        modules.eval()
+        try:
+            divergence = self._divergence(model, annotations, initial_annotations)
+        finally:
+            modules.train(training)
+        total = cross_entropy + self.divergence * word_count * divergence
+        return Loss(total, word_count, {"divergence": divergence.detach()})
+
+    def _divergence(
+        self,
+        model: Model,
+        annotations: Float[Tensor, "B L D"],
+        initial_annotations: Float[Tensor, "B L D"],
+    ) -> Float[Tensor, ""]:
+        """Divergence per word of sampled captions from the initial model's."""
+        memory = model.remember(annotations)
+        with torch.no_grad():
+            samples = self._sampling(model.decoder, memory).tokens
         initial_logits = self._initial_logits(initial_annotations, samples)
         inputs = F.pad(samples, (1, -1), value=BOS)
         logits, _ = model.decoder.teacher_forcing(memory, inputs)
@@ -111,18 +126,17 @@ class WithoutForgetting(Objective):
         is_manner = self._manner.mask(inputs, logits.shape[3])
         is_content = is_word & ~is_manner.gather(3, samples[..., None]).squeeze(3)
         divergences = divergence_of_content(logits, initial_logits, is_manner)
-        divergence = divergences.masked_fill(~is_content, 0.0).sum() / is_word.sum()
-        total = cross_entropy + self.divergence * word_count * divergence
-        return Loss(total, word_count, {"divergence": divergence.detach()})
+        return divergences.masked_fill(~is_content, 0.0).sum() / is_word.sum()
 
     def _cross_entropy(
         self,
         model: Model,
-        memory: Memory,
+        annotations: Float[Tensor, "B L D"],
         initial_annotations: Float[Tensor, "B L D"],
         batch: Batch,
     ) -> Float[Tensor, ""]:
         """Cross-entropy of the words that the initial model would not say there."""
+        memory = model.remember(annotations)
         tokens, targets = batch.tokens, batch.tokens[..., 1:]
         logits, _ = model.decoder.teacher_forcing(memory, tokens[..., :-1])
         losses = F.cross_entropy(
