@@ -3,8 +3,7 @@
 Shapes: B images, L regions, D annotation width.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -17,24 +16,20 @@ from captioning.captioner.caption import Caption, Captions
 from captioning.captioner.caption_builder import CaptionBuilder
 from captioning.captioner.configuration import CaptionerParts, build_parts
 from captioning.captioner.inference_network import InferenceNetwork
-from captioning.captioner.photo_stream import StreamedPhoto, read_streamed_photo
+from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
 from captioning.captioner.user_words import constrained_search, text_tokens
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
 from captioning.data.vocabulary import Vocabulary
-from captioning.errors import InputError, PhotoError, format_value, raise_errors
+from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.maps import default_map, resolve_map_names
 from captioning.models import Model
-from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
-from captioning.threads import MIN_BATCH, batched, in_threads, read_ahead, thread_count
+from captioning.threads import in_threads, thread_count
 
 Result = TypeVar("Result")
 
 BATCH_SIZE = 16
 """The most photos per batch, by default."""
-
-AHEAD = 2
-"""Batches whose photos are read ahead."""
 
 
 class Captioner:
@@ -48,15 +43,25 @@ class Captioner:
         map_name: the default map of a word (`captioning.maps`); defaults to the one that suits the
             decoder.
         kernels: whether to use the fast kernels; see `InferenceNetwork`.
+        calibration: makes the probabilities of words calibrated, and gives captions a confidence;
+            None for a model that has not been calibrated (`captioning calibrate`).
 
     Raises:
         InputError: the vocabulary does not fit the decoder, or the model has no such map.
 
     Attributes:
         network: computes with the model, by kernels and in bfloat16 if asked to.
-        calibration: makes the probabilities of words calibrated, and gives captions a confidence;
-            None for a model that has not been calibrated (`captioning calibrate`).
     """
+
+    __slots__ = (  # setting any other attribute is an error
+        "calibration",
+        "default_map",
+        "model",
+        "network",
+        "preprocessing",
+        "search",
+        "vocabulary",
+    )
 
     def __init__(
         self,
@@ -66,6 +71,7 @@ class Captioner:
         search: Search | None = None,
         map_name: str | None = None,
         kernels: bool | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         if model.decoder.vocab_size != len(vocabulary):
             raise InputError(
@@ -78,7 +84,7 @@ class Captioner:
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
         self.search = search or BeamSearch()
-        self.calibration: Calibration | None = None
+        self.calibration = calibration
 
     def __repr__(self) -> str:
         """The classes of its parts, and the number of its words."""
@@ -107,17 +113,7 @@ class Captioner:
         Raises:
             InputError: a part is missing, has the wrong type, or does not fit the others.
         """
-        parts = build_parts(config, device)
-        captioner = cls(
-            parts.model,
-            parts.vocabulary,
-            parts.preprocessing,
-            parts.search,
-            parts.default_map,
-            kernels,
-        )
-        captioner.calibration = parts.calibration
-        return captioner
+        return cls(**build_parts(config, device)._asdict(), kernels=kernels)
 
     @property
     def device(self) -> torch.device:
@@ -202,8 +198,17 @@ class Captioner:
         """
         search = search or self.search
         search = search.for_words(self.vocabulary.unrepeatable_ids, self.network.device)
-        has_confidence = tokens is None and self.has_confidence(search)
-        builder = self._caption_builder(maps, runners_up, has_confidence)
+        map_names = resolve_map_names(maps, self.model)
+        builder = CaptionBuilder(
+            network=self.network,
+            vocabulary=self.vocabulary,
+            calibration=self.calibration,
+            image_side=self.preprocessing.size,
+            map_names=map_names,
+            shown_maps=map_names or (self.default_map,),
+            runners_up=runners_up,
+            has_confidence=tokens is None and self.has_confidence(search),
+        )
         work = partial(builder.caption, search=search, most=most, tokens=tokens)
         for captions in self.batches(photos, work, batch_size, search.draws, photo_side):
             yield from captions
@@ -230,23 +235,11 @@ class Captioner:
         Raises:
             InputError: `photos` are neither a photo nor several.
         """
-        sequence: Any = [photos] if is_one_photo(photos) else photos
-        if not isinstance(sequence, Iterable) or hasattr(sequence, "columns"):
-            raise InputError(
-                f"{format_value(photos)}: not a photo; give a path, an image, bytes or pixels, or "
-                "several of them, such as a column of a table"
-            )
-        size, device = batch_size, self.network.device
-        threads = thread_count(device)
-        if isinstance(sequence, Sized) and not in_turn:  # equal batches that keep all threads busy
-            rounds = math.ceil(len(sequence) / (batch_size * threads))
-            equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
-            size = min(batch_size, max(MIN_BATCH, equal_size))
-        read = partial(read_streamed_photo, preprocessing=self.preprocessing, photo_side=photo_side)
-        streamed_photos = read_ahead(read, enumerate(sequence), AHEAD * size)
-        yield from in_threads(work, batched(streamed_photos, size), device, in_turn=in_turn)
+        device = self.network.device
+        threads = None if in_turn else thread_count(device)
+        batches = photo_batches(photos, self.preprocessing, batch_size, threads, photo_side)
+        yield from in_threads(work, batches, device, in_turn=in_turn)
 
-    @torch.no_grad()
     def read(
         self, photo: Photo, text: str, runners_up: int = 0, maps: Sequence[str] = ()
     ) -> Caption:
@@ -262,10 +255,9 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        builder = self._caption_builder(maps, runners_up, has_confidence=False)
-        [streamed_photo] = raise_errors([read_streamed_photo((0, photo), self.preprocessing)])
-        tokens = text_tokens(text, streamed_photo, self.network, self.vocabulary)
-        [caption] = raise_errors(builder.caption([streamed_photo], self.search, tokens=[tokens]))
+        tokens = text_tokens(text, photo, self.vocabulary, self.preprocessing, self.network)
+        captions = self.stream(photo, maps=maps, runners_up=runners_up, tokens=[tokens])
+        [caption] = raise_errors(captions)
         return caption
 
     def constrained(
@@ -294,29 +286,13 @@ class Captioner:
         return constrained_search(search, self.vocabulary, begin, avoid, must_say, width)
 
     def find_captions(
-        self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
+        self, annotations: Float[Tensor, "B L D"], search: Search | None = None
     ) -> Decoded:
-        """Find captions, by `search` or the default search.
+        """Find captions from annotation vectors of `InferenceNetwork.encode`.
 
-        `memory` is the result of `InferenceNetwork.remember`, or of `InferenceNetwork.encode`.
+        The search defaults to the captioner's search.
         """
-        if isinstance(memory, Tensor):
-            memory = self.network.remember(self.network.adapt(memory))
         search = search or self.search
         search = search.for_words(self.vocabulary.unrepeatable_ids, self.network.device)
+        memory = self.network.remember(self.network.adapt(annotations))
         return self.network.find_captions(memory, search)
-
-    def _caption_builder(
-        self, maps: Sequence[str], runners_up: int, has_confidence: bool
-    ) -> CaptionBuilder:
-        map_names = resolve_map_names(maps, self.model)
-        return CaptionBuilder(
-            network=self.network,
-            vocabulary=self.vocabulary,
-            calibration=self.calibration,
-            image_side=self.preprocessing.size,
-            map_names=map_names,
-            shown_maps=map_names or (self.default_map,),
-            runners_up=runners_up,
-            has_confidence=has_confidence,
-        )

@@ -18,13 +18,13 @@ from captioning.search import Search
 
 
 class CaptionerParts(NamedTuple):
-    """The parts of a captioner; see its arguments and attributes."""
+    """The parts of a captioner, by the names of its arguments."""
 
     model: Model
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     search: Search
-    default_map: str
+    map_name: str
     calibration: Calibration | None
 
     @property
@@ -40,7 +40,7 @@ class CaptionerParts(NamedTuple):
             "tokenizer": vocabulary.tokenizer,
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
-            "default_map": self.default_map,
+            "default_map": self.map_name,
             "offset": None if offset is None else list(offset),
             "repeatable": None if repeatable is None else sorted(repeatable),
             "spellings": spellings or None,
@@ -75,7 +75,7 @@ def build_parts(config: Any, device: str) -> CaptionerParts:
         )
         preprocessing = build(config["preprocessing"], Preprocessing)
         search = build(config["search"], Search)  # type: ignore[type-abstract]
-        default_map = config["default_map"]
+        map_name = config["default_map"]
     except KeyError as error:
         raise InputError(f"the model's {error.args[0]} is missing") from None
     if "offset" in config:
@@ -87,4 +87,4 @@ def build_parts(config: Any, device: str) -> CaptionerParts:
         # Files of version 0.4 do not say the search; it was their own.
         calibrated = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
         calibration = replace(calibration, search=calibrated.config)
-    return CaptionerParts(model, vocabulary, preprocessing, search, default_map, calibration)
+    return CaptionerParts(model, vocabulary, preprocessing, search, map_name, calibration)

@@ -1,13 +1,26 @@
-"""Photos of a stream, as the model sees them."""
+"""Photos of a stream, as the model sees them, one by one or in batches."""
 
+import math
+from collections.abc import Iterable, Iterator, Sized
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from captioning.data.framing import scaled_down
 from captioning.data.images import DecodedPhoto, Upload
-from captioning.data.preprocessing import Photo, PhotoSource, Preprocessing, View
-from captioning.errors import InputError, PhotoError, printable
+from captioning.data.preprocessing import (
+    Photo,
+    PhotoSource,
+    Preprocessing,
+    View,
+    is_one_photo,
+)
+from captioning.errors import InputError, PhotoError, format_value, printable
 from captioning.files import MAX_PATH_LENGTH
+from captioning.threads import MIN_BATCH, batched, read_ahead
+
+AHEAD = 2
+"""Batches whose photos are read ahead."""
 
 
 class StreamedPhoto(NamedTuple):
@@ -49,3 +62,38 @@ def read_streamed_photo(
     if photo_side is not None:
         return StreamedPhoto(number, scaled_down(decoded_photo, photo_side), view)
     return StreamedPhoto(number, source, view)
+
+
+def photo_batches(
+    photos: Photo | Iterable[Photo],
+    preprocessing: Preprocessing,
+    batch_size: int,
+    threads: int | None = None,
+    photo_side: int | None = None,
+) -> Iterator[list[StreamedPhoto | PhotoError]]:
+    """Read photos in batches; threads read those of the next batches.
+
+    Args:
+        photos: a photo, or any iterable of photos.
+        preprocessing: how a photo becomes an image.
+        batch_size: the most photos per batch.
+        threads: number of threads that work on batches, which get equal batches if the number of
+            photos is known; None if batches are worked on in turn.
+        photo_side: as for `read_streamed_photo`.
+
+    Raises:
+        InputError: `photos` are neither a photo nor several.
+    """
+    sequence: Any = [photos] if is_one_photo(photos) else photos
+    if not isinstance(sequence, Iterable) or hasattr(sequence, "columns"):
+        raise InputError(
+            f"{format_value(photos)}: not a photo; give a path, an image, bytes or pixels, or "
+            "several of them, such as a column of a table"
+        )
+    size = batch_size
+    if isinstance(sequence, Sized) and threads is not None:
+        rounds = math.ceil(len(sequence) / (batch_size * threads))
+        equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
+        size = min(batch_size, max(MIN_BATCH, equal_size))
+    read = partial(read_streamed_photo, preprocessing=preprocessing, photo_side=photo_side)
+    yield from batched(read_ahead(read, enumerate(sequence), AHEAD * size), size)

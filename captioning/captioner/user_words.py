@@ -3,26 +3,37 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from captioning.captioner.inference_network import InferenceNetwork
-from captioning.captioner.photo_stream import StreamedPhoto
+from captioning.captioner.photo_stream import read_streamed_photo
+from captioning.data.preprocessing import Photo, Preprocessing
 from captioning.data.vocabulary import UNK, Vocabulary
 from captioning.device import on_device
+from captioning.errors import raise_errors
 from captioning.search import ConstrainedBeamSearch, Search
 from captioning.search.search import find_substitutes
 
 
+@torch.no_grad()
 def text_tokens(
-    text: str, photo: StreamedPhoto, network: InferenceNetwork, vocabulary: Vocabulary
+    text: str,
+    photo: Photo,
+    vocabulary: Vocabulary,
+    preprocessing: Preprocessing,
+    network: InferenceNetwork,
 ) -> list[int]:
     """Return the tokens of a caption of a photo, up to EOS.
 
     Raises:
+        PhotoError: the photo cannot be read.
         InputError: a word is unknown; the message has words that would fit the photo instead.
     """
     ids = vocabulary.encode(text)[1:]
     substitutes: list[tuple[str, ...]] = []
     if UNK in ids:
-        image = on_device([photo.view.pixels], network.device)
+        [streamed_photo] = raise_errors([read_streamed_photo((0, photo), preprocessing)])
+        image = on_device([streamed_photo.view.pixels], network.device)
         memory = network.model.remember(network.encode(image))
         words_by_place = find_substitutes(network.model.decoder, memory, ids, k=2)
         substitutes = [vocabulary.spelt(words) for words in words_by_place]

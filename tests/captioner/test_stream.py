@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from captioning.captioner import Caption, Captioner
-from captioning.captioner.captioner import AHEAD
+from captioning.captioner.photo_stream import AHEAD
 from captioning.data.framing import decoded_photo, scaled_down
 from captioning.data.images import DecodedPhoto, read_image
 from captioning.errors import InputError, PhotoError
