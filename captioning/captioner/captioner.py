@@ -256,7 +256,7 @@ class Captioner:
             InputError: a word is unknown, or there is no such map.
         """
         tokens = text_tokens(text, photo, self.vocabulary, self.preprocessing, self.network)
-        captions = self.stream(photo, maps=maps, runners_up=runners_up, tokens=[tokens])
+        captions = self.stream([photo], maps=maps, runners_up=runners_up, tokens=[tokens])
         [caption] = raise_errors(captions)
         return caption
 

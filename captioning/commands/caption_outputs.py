@@ -39,24 +39,20 @@ COLUMNS = ("file_name", "caption", "confidence")
 class CaptionText(NamedTuple):
     """A caption, and the text to write of it.
 
-    `is_sure` says whether its confidence reaches ``--min-confidence``.
+    `sure_text` is empty if the caption's confidence does not reach ``--min-confidence``.
     """
 
     caption: Caption
     text: str
-    is_sure: bool
-
-    @property
-    def sure_text(self) -> str:
-        """The text, or an empty one if the model is not sure."""
-        return self.text if self.is_sure else ""
+    sure_text: str
 
 
 def caption_text(caption: Caption, text_options: TextOptions, min_confidence: float) -> CaptionText:
     """Make text of a caption; one that was cut off has no confidence, so it is never sure."""
-    text = caption.sentence if text_options.sentence else caption.text
+    words = caption.sentence if text_options.sentence else caption.text
+    text = f"{text_options.prefix}{words}{text_options.suffix}"
     is_sure = not min_confidence or (caption.confidence or 0.0) >= min_confidence
-    return CaptionText(caption, f"{text_options.prefix}{text}{text_options.suffix}", is_sure)
+    return CaptionText(caption, text, text if is_sure else "")
 
 
 @dataclass(frozen=True)

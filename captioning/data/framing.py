@@ -109,11 +109,6 @@ def square(photo: DecodedPhoto, crop: Box, side: int) -> tuple[Image, Box]:
     return pixels, square_box
 
 
-def decoded_photo(photo: Image | DecodedPhoto) -> DecodedPhoto:
-    """The photo, which has its full size if it is an image."""
-    return photo if isinstance(photo, DecodedPhoto) else DecodedPhoto(photo, photo.size)
-
-
 def scaled_size(size: tuple[int, int], long_side: int) -> tuple[int, int]:
     """The width and height with `long_side` pixels on the longer side."""
     scale = long_side / max(size)

@@ -106,10 +106,6 @@ class Preprocessing(Configurable):
         self.fit = fit
         self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints
 
-    def crop_box(self, size: tuple[int, int]) -> Box:
-        """The part of a photo of this width and height that the model sees."""
-        return crop_box(size, self.fit)
-
     def photo_source(self, photo: Photo, name: str = "photo") -> PhotoSource:
         """Convert a photo of any type to one that this can be called with.
 
@@ -148,7 +144,7 @@ class Preprocessing(Configurable):
             InputError: the photo cannot be read.
         """
         decoded = self.decode(photo)
-        return self._view(decoded, self.crop_box(decoded.size))
+        return self._view(decoded, crop_box(decoded.size, self.fit))
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop for training, mirrored half of the time if `flip` is true.
@@ -158,7 +154,7 @@ class Preprocessing(Configurable):
         """
         right, down, mirror = torch.rand(3, generator=generator).tolist()
         decoded = self.decode(photo)
-        left, top, full_width, full_height = self.crop_box(decoded.size)
+        left, top, full_width, full_height = crop_box(decoded.size, self.fit)
         width, height = full_width * CROP_SCALE, full_height * CROP_SCALE
         if self.fit == "crop":  # anywhere in the photo, not only in its middle
             left, top, (full_width, full_height) = 0.0, 0.0, decoded.size

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.data.framing import jpeg
-from captioning.data.images import MAX_PIXELS, read_image
+from captioning.data.images import MAX_PIXELS, read_image, read_reduced_photo
 from captioning.data.records import Record
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
@@ -109,10 +109,11 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
     for axes in panels:
         axes.set_axis_off()
     for axes, mention in zip(panels, mentions, strict=False):
-        photo = read_image(mention.image, max_pixels)
+        photo = read_reduced_photo(mention.image, None, max_pixels)
         target = mention.target
         _, picture = word_panels(photo, mention.weights[None], target.crop, target.cell_offset)
-        axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
+        width, height = photo.size
+        axes.imshow(picture, extent=(0, width, height, 0))
         for left, top, *size in target.boxes:
             box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
             axes.add_patch(box)

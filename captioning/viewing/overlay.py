@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from PIL import Image
 
-from captioning.data.framing import Box, decoded_photo, scaled_size
+from captioning.data.framing import Box, scaled_size
 from captioning.data.images import DecodedPhoto
 
 CellOffset = tuple[float, float]
@@ -42,7 +42,7 @@ UNDRAWABLE = "\N{WHITE SQUARE}"
 
 
 def draw(
-    photo: Image.Image | DecodedPhoto,
+    photo: DecodedPhoto,
     words: Sequence[str],
     probabilities: Sequence[float],
     maps: Float[np.ndarray, "T rows columns"],
@@ -56,7 +56,7 @@ def draw(
     are the word and its probability.
 
     Args:
-        photo: the photo, upright, at its full size or smaller.
+        photo: the photo, at its full size or smaller.
         words: of the caption; without any, only the photo is drawn.
         probabilities: of the words.
         maps: of the words.
@@ -67,7 +67,7 @@ def draw(
     drawable_words, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
-    full_width, full_height = decoded_photo(photo).size
+    full_width, full_height = photo.size
     aspect_ratio = full_width / full_height
     panel_width = math.sqrt(PANEL_AREA * min(max(aspect_ratio, NARROWEST), WIDEST))
     panel_height = panel_width / max(aspect_ratio, NARROWEST)
@@ -118,7 +118,7 @@ def draw(
 
 
 def gif_frames(
-    photo: Image.Image | DecodedPhoto,
+    photo: DecodedPhoto,
     pieces: Sequence[str],
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
@@ -157,7 +157,7 @@ def gif_frames(
 
 
 def word_panels(
-    photo: Image.Image | DecodedPhoto,
+    photo: DecodedPhoto,
     maps: Float[np.ndarray, "T rows columns"],
     crop: Box,
     cell_offset: CellOffset = (0.0, 0.0),
@@ -168,10 +168,8 @@ def word_panels(
     at black and whose lightness grows evenly: a weight of zero adds nothing, and equal differences
     look equal on dark and bright photos.
     """
-    image, size = decoded_photo(photo)
+    image, size = photo
     width, height = scaled_size(size, LONG_SIDE)
-    if image.mode != "RGB":  # converting an RGB photo would copy it, however large
-        image = image.convert("RGB")
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 

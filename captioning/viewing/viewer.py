@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from captioning.data.framing import decoded_photo, jpeg
+from captioning.data.framing import jpeg
 from captioning.data.images import DecodedPhoto
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.viewing.html_document import html_document
@@ -71,7 +71,7 @@ def data(
         title: a name of the photo.
         long_side: the most pixels of the longer side of the photo in the view.
     """
-    image, size = decoded_photo(photo)
+    image, size = photo if isinstance(photo, DecodedPhoto) else (photo, photo.size)
     return data_of(jpeg(image, long_side), size, captions, title)
 
 

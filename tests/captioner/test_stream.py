@@ -12,8 +12,8 @@ from PIL import Image
 
 from captioning.captioner import Caption, Captioner
 from captioning.captioner.photo_stream import AHEAD
-from captioning.data.framing import decoded_photo, scaled_down
-from captioning.data.images import DecodedPhoto, read_image
+from captioning.data.framing import scaled_down
+from captioning.data.images import DecodedPhoto, read_reduced_photo
 from captioning.errors import InputError, PhotoError
 from captioning.search import BeamSearch, Sampling
 from captioning.threads import WAITING
@@ -141,6 +141,7 @@ def test_photos_that_are_kept_are_as_sharp_as_their_files(
     Image.fromarray(stripes).convert("RGB").save(tmp_path / "photo.jpg", quality=95)
     [kept] = captioner.stream([tmp_path / "photo.jpg"], photo_side=LONG_SIDE)
     assert isinstance(kept.photo, DecodedPhoto)
-    whole = scaled_down(decoded_photo(read_image(tmp_path / "photo.jpg")), LONG_SIDE).image
+    photo = read_reduced_photo(tmp_path / "photo.jpg", None)
+    whole = scaled_down(photo, LONG_SIDE).image
     difference = np.asarray(kept.photo.image, np.float32) - np.asarray(whole, np.float32)
     assert abs(difference).mean() < 2

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from starlette.datastructures import UploadFile
 
-from captioning.data.framing import Fit, decoded_photo, scaled_down
-from captioning.data.images import read_image, read_reduced_photo
+from captioning.data.framing import Fit, scaled_down
+from captioning.data.images import DecodedPhoto, read_image, read_reduced_photo
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.errors import InputError
 from tests.conftest import unchecked
@@ -167,7 +167,7 @@ def test_a_reduced_jpeg_gives_the_view_of_the_whole_photo(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
 def test_a_photo_of_any_scale_gives_the_view_of_the_whole_photo(fit: Fit) -> None:
-    photo = decoded_photo(natural(1000, 700))
+    photo = DecodedPhoto(natural(1000, 700), (1000, 700))
     whole, view = Preprocessing(64, fit)(photo), Preprocessing(64, fit)(scaled_down(photo, 480))
     assert (view.crop, view.size) == (whole.crop, whole.size)
     assert (view.pixels.float() - whole.pixels.float()).abs().mean() < 1

@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from captioning.data.preprocessing import Fit, Preprocessing
+from captioning.data.framing import Fit, crop_box
+from captioning.data.images import DecodedPhoto
 from captioning.data.tokenizers import pieces
 from captioning.viewing import overlay
 from captioning.viewing.overlay import gif_frames, upsampled, word_panels
@@ -22,8 +23,8 @@ def one_hot(row: int, column: int) -> np.ndarray:
     return weights
 
 
-def photo(size: tuple[int, int] = WIDE, colour: str = "white") -> Image.Image:
-    return Image.new("RGB", size, colour)
+def photo(size: tuple[int, int] = WIDE, colour: str = "white") -> DecodedPhoto:
+    return DecodedPhoto(Image.new("RGB", size, colour), size)
 
 
 def draw(*words: str, size: tuple[int, int] = WIDE) -> Figure:
@@ -46,7 +47,7 @@ def pixels(figure: Figure) -> np.ndarray:
 def test_the_peak_is_inside_the_cell_of_the_largest_weight(
     fit: Fit, size: tuple[int, int], row: int, column: int
 ) -> None:
-    left, top, width, height = place = Preprocessing(32, fit).crop_box(size)
+    left, top, width, height = place = crop_box(size, fit)
     found = upsampled(one_hot(row, column), place, size)
     y, x = np.unravel_index(found.argmax(), found.shape)
     assert left + column * width / 5 <= x < left + (column + 1) * width / 5
@@ -58,7 +59,7 @@ def test_the_peak_is_inside_the_cell_of_the_largest_weight(
 def test_equal_weights_are_equal_inside_the_crop_zero_outside(
     fit: Fit, size: tuple[int, int]
 ) -> None:
-    place = Preprocessing(32, fit).crop_box(size)
+    place = crop_box(size, fit)
     left, top, width, height = map(int, place)
     expected = np.zeros((size[1], size[0]))
     expected[max(top, 0) : top + height, max(left, 0) : left + width] = 0.05
@@ -128,7 +129,7 @@ def test_no_word_is_markup_or_makes_matplotlib_warn(word: str) -> None:
 
 def test_a_panel_tells_the_probability_of_its_word() -> None:
     shown = caption("a", "dog", named=(None, 0.71))
-    figure = shown.figure(photo=photo(SIZE))
+    figure = shown.figure(photo=photo(SIZE).image)
     told = [axes.get_title("right") for axes in figure.axes[1:]]
     assert told == [f"{probability:.2f}" for probability in shown.probabilities]
 
