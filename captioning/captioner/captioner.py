@@ -236,8 +236,13 @@ class Captioner:
             InputError: `photos` are neither a photo nor several.
         """
         device = self.network.device
-        threads = None if in_turn else thread_count(device)
-        batches = photo_batches(photos, self.preprocessing, batch_size, threads, photo_side)
+        batches = photo_batches(
+            photos,
+            self.preprocessing,
+            batch_size=batch_size,
+            threads=None if in_turn else thread_count(device),
+            photo_side=photo_side,
+        )
         yield from in_threads(work, batches, device, in_turn=in_turn)
 
     def read(
@@ -255,7 +260,13 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        tokens = text_tokens(text, photo, self.vocabulary, self.preprocessing, self.network)
+        tokens = text_tokens(
+            text,
+            photo,
+            vocabulary=self.vocabulary,
+            preprocessing=self.preprocessing,
+            network=self.network,
+        )
         captions = self.stream([photo], maps=maps, runners_up=runners_up, tokens=[tokens])
         [caption] = raise_errors(captions)
         return caption

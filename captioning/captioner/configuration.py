@@ -1,6 +1,6 @@
 """The configuration of a captioner: plain values from which its parts are built again."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -83,8 +83,10 @@ def build_parts(config: Any, device: str) -> CaptionerParts:
         model.encoder.offsets[preprocessing.size] = down, right
     calibration = None
     if "calibration" in config:
-        calibration = Calibration.from_config(config["calibration"])
         # Files of version 0.4 do not say the search; it was their own.
-        calibrated = build(calibration.search or config["search"], Search)  # type: ignore[type-abstract]
-        calibration = replace(calibration, search=calibrated.config)
+        search_config = config["calibration"].get("search") or config["search"]
+        calibrated_search = build(search_config, Search)  # type: ignore[type-abstract]
+        calibration = Calibration.from_config(
+            config["calibration"] | {"search": calibrated_search.config}
+        )
     return CaptionerParts(model, vocabulary, preprocessing, search, map_name, calibration)

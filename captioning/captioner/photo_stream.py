@@ -67,6 +67,7 @@ def read_streamed_photo(
 def photo_batches(
     photos: Photo | Iterable[Photo],
     preprocessing: Preprocessing,
+    *,
     batch_size: int,
     threads: int | None = None,
     photo_side: int | None = None,

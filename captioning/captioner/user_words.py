@@ -19,6 +19,7 @@ from captioning.search.search import find_substitutes
 def text_tokens(
     text: str,
     photo: Photo,
+    *,
     vocabulary: Vocabulary,
     preprocessing: Preprocessing,
     network: InferenceNetwork,

@@ -308,7 +308,8 @@ def output_names(
         InputError: two photos would have the same output, or an output would replace a photo.
     """
     photos = dict.fromkeys(photos)
-    roots = sorted((Path(path) for path in map(_fixed_part, paths) if path), key=_depth)[::-1]
+    roots = [Path(root) for root in map(_fixed_part, paths) if root]
+    roots.sort(key=lambda root: len(root.parts), reverse=True)
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
     # Some file systems ignore case.
@@ -344,10 +345,6 @@ def _below(photo: Path, roots: Sequence[Path]) -> Path:
         if photo.is_relative_to(root) and ".." not in photo.relative_to(root).parts:
             return photo.relative_to(root)
     return Path(photo.name)
-
-
-def _depth(folder: Path) -> int:
-    return len(folder.parts)
 
 
 def _fitting_name(photo: Path, suffix: str) -> str:
