@@ -209,8 +209,10 @@ class Captioner:
             runners_up=runners_up,
             has_confidence=tokens is None and self.has_confidence(search),
         )
-        work = partial(builder.caption, search=search, most=most, tokens=tokens)
-        for captions in self.batches(photos, work, batch_size, search.draws, photo_side):
+        caption_batch = partial(builder.caption, search=search, most=most, tokens=tokens)
+        for captions in self.batches(
+            photos, caption_batch, batch_size, in_turn=search.draws, photo_side=photo_side
+        ):
             yield from captions
 
     def batches(

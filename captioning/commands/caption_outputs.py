@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -237,8 +238,9 @@ def file_outputs(
         )
         files = {photo: files[photo] for photo in remaining}
         outputs.append(Pages(files, folder) if is_page else Pictures(files))
-    if not overwrite:
-        check_new(outputs)
+    for path in chain.from_iterable(output.paths for output in outputs):
+        if not overwrite and os.path.lexists(path):
+            raise InputError(f"{path}: exists; give another name, or --overwrite to replace it")
     return remaining, outputs
 
 
@@ -258,14 +260,6 @@ def line_output(
     if has_probabilities:
         return PrintedLines(line_of_words, is_alone)
     return PrintedLines(line_with_confidence if line_options.confidence else plain_line, is_alone)
-
-
-def check_new(outputs: Sequence[Output]) -> None:
-    """Raise InputError if an output exists."""
-    for output in outputs:
-        for path in output.paths:
-            if os.path.lexists(path):
-                raise InputError(f"{path}: exists; give another name, or --overwrite to replace it")
 
 
 def plain_line(photo: Path, text: CaptionText) -> str:

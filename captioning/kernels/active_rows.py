@@ -90,10 +90,8 @@ class PackedWords:
         word_indices = [order[:r] * words + word for word, r in enumerate(counts)]
         empty = order.new_empty(0)
         self.order = order
-        self.word_indices, row_slots = (
-            torch.cat([empty, *word_indices]),
-            torch.cat([empty, *slots]),
-        )
+        self.word_indices = torch.cat([empty, *word_indices])
+        row_slots = torch.cat([empty, *slots])
         self.words = [
             ActiveRows(slice(end - r, end), widths[r - 1], row_slots[end - r : end], images)
             for r, end in zip(counts, accumulate(counts), strict=True)

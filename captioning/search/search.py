@@ -179,9 +179,8 @@ class Search(Configurable):
 
         If no word is left, the caption may end.
         """
-        if (
-            self.unrepeatable_ids is not None
-        ):  # PAD, which is never generated, for words that may repeat
+        if self.unrepeatable_ids is not None:
+            # PAD, which is never generated, for words that may repeat.
             log_probs.scatter_(-1, self.unrepeatable_ids[tokens], float("-inf"))
         length, n = tokens.shape[-1], self.no_repeat_ngram
         is_too_short, has_ngrams = length < self.min_length, 0 < n <= length

@@ -248,8 +248,6 @@ class CaptioningModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         config = self.captioner.config
-        if (
-            self.model.encoder.frozen_part is not self.model.encoder
-        ):  # its training moves the offset
-            config.pop("offset", None)
+        if self.model.encoder.frozen_part is not self.model.encoder:
+            config.pop("offset", None)  # training moves it
         checkpoint[CONFIG_KEY] = config

@@ -100,6 +100,14 @@ def test_bfloat16_encodes_photos_only_where_it_is_fast(
     assert found.equal(exact) != fast
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "kernels", "map_name"])
+def test_a_captioner_refuses_attributes_that_would_have_no_effect(
+    captioner: Captioner, name: str
+) -> None:
+    with pytest.raises(AttributeError, match=name):
+        setattr(captioner, name, True)
+
+
 def test_read_words_have_the_numbers_of_generated_ones(captioner: Captioner) -> None:
     search = Greedy(max_length=6)
     [caption] = with_eos_score(captioner, 1)([PHOTOS[0]], search, runners_up=2)
