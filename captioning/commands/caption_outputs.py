@@ -95,12 +95,12 @@ class Output(ABC):
         """Write the files of all photos together."""
 
 
+@dataclass(frozen=True)
 class TextFiles(Output):
     """A text file per photo, which is removed if it existed and the model is not sure any more."""
 
-    def __init__(self, files: Mapping[Path, Path], existing: Collection[Path]) -> None:
-        self.files = files  # by photo
-        self.existing = existing
+    files: Mapping[Path, Path]  # by photo
+    existing: Collection[Path]
 
     def add(self, captioned_photo: CaptionedPhoto) -> None:
         file = self.files[captioned_photo.photo]
@@ -168,17 +168,17 @@ class CsvFile(Output):
             csv.writer(file).writerows(self.rows)
 
 
+@dataclass(frozen=True)
 class PrintedLines(Output):
     """A line per caption on standard output.
 
-    Args:
+    Attributes:
         line: returns the line of a photo's caption.
         is_alone: whether this is the only output. If so, a closed pipe ends the command.
     """
 
-    def __init__(self, line: Callable[[Path, CaptionText], str], is_alone: bool) -> None:
-        self.line = line
-        self.is_alone = is_alone
+    line: Callable[[Path, CaptionText], str]
+    is_alone: bool
 
     def add(self, captioned_photo: CaptionedPhoto) -> None:
         for text in captioned_photo.texts:
