@@ -46,6 +46,8 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> tuple[str, fl
         now = run(step, {"tokens": captions[None, :, -1], **state, **memory})
         scores = now["log_probs"][0]
         np.put_along_axis(scores, captions * np.isin(captions, about.get("once", [])), -np.inf, 1)
+        last = captions[:, -1:]
+        np.put_along_axis(scores, last * np.isin(last, about.get("nonadjacent", [])), -np.inf, 1)
         scores[:, EOS] += 0.0 if length > search["min_length"] else -np.inf
         scores[ended] = np.where(np.arange(len(words)) == PAD, 0.0, -np.inf)  # stay, at no cost
         sums, lengths = totals[:, None] + scores, (captions != PAD).sum(axis=1) - ended

@@ -197,7 +197,7 @@ class Captioner:
             InputError: the model's numbers overflow, or it has no such map.
         """
         search = search or self.search
-        search = search.for_words(self.vocabulary.unrepeatable_ids, self.network.device)
+        search = search.for_words(self.vocabulary, self.network.device)
         map_names = resolve_map_names(maps, self.model)
         builder = CaptionBuilder(
             network=self.network,
@@ -306,6 +306,6 @@ class Captioner:
         The search defaults to the captioner's search.
         """
         search = search or self.search
-        search = search.for_words(self.vocabulary.unrepeatable_ids, self.network.device)
+        search = search.for_words(self.vocabulary, self.network.device)
         memory = self.network.remember(self.network.adapt(annotations))
         return self.network.find_captions(memory, search)

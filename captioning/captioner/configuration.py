@@ -33,6 +33,7 @@ class CaptionerParts(NamedTuple):
         vocabulary = self.vocabulary
         offset = self.model.encoder.offsets.get(self.preprocessing.size)
         repeatable, joints = vocabulary.repeatable, vocabulary.joints
+        immediate_repeats = vocabulary.immediate_repeats
         spellings = {word: text for word, text in vocabulary.spellings.items() if text != word}
         config = {
             "model": self.model.config,
@@ -43,6 +44,7 @@ class CaptionerParts(NamedTuple):
             "default_map": self.map_name,
             "offset": None if offset is None else list(offset),
             "repeatable": None if repeatable is None else sorted(repeatable),
+            "immediate_repeats": None if immediate_repeats is None else sorted(immediate_repeats),
             "spellings": spellings or None,
             "ranks": vocabulary.ranks or None,
             "joints": None if joints == ENGLISH_JOINTS else dict(joints),
@@ -72,6 +74,7 @@ def build_parts(config: Any, device: str) -> CaptionerParts:
             config.get("spellings") or {},
             config.get("ranks") or {},
             config.get("joints", ENGLISH_JOINTS),
+            config.get("immediate_repeats"),
         )
         preprocessing = build(config["preprocessing"], Preprocessing)
         search = build(config["search"], Search)  # type: ignore[type-abstract]

@@ -86,6 +86,7 @@ def write_onnx(
     unrepeatable_ids: list[int] = []
     if not captioner.search.repeats:
         unrepeatable_ids = [index for index in vocabulary.unrepeatable_ids if index != PAD]
+    nonadjacent_ids = [index for index in vocabulary.nonadjacent_ids if index != PAD]
     settings = {
         "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
         "grid": [rows, columns],
@@ -95,6 +96,7 @@ def write_onnx(
         "joints": vocabulary.joints,
         "words": [*SPECIAL, *(vocabulary.spellings.get(word, word) for word in vocabulary.words)],
         "once": unrepeatable_ids,
+        "nonadjacent": nonadjacent_ids,
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
         "calibration": calibration and asdict(calibration),
         "calibrated": calibration is not None and calibration.search == search,

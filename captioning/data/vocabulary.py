@@ -47,6 +47,8 @@ class Vocabulary:
         ranks: the rank by frequency, from 1, of words that were added behind rarer ones; the rank
             of any other word is its position among `words`.
         joints: text between words in place of a space (`common_joints`); see `pieces`.
+        immediate_repeats: words that people say twice in a row (`immediate_repeats`); None if
+            unknown.
     """
 
     words: Sequence[str]
@@ -55,6 +57,7 @@ class Vocabulary:
     spellings: Mapping[str, str] = field(default_factory=dict, compare=False)
     ranks: Mapping[str, int] = field(default_factory=dict, compare=False)
     joints: Mapping[str, str] = field(default_factory=lambda: ENGLISH_JOINTS, compare=False)
+    immediate_repeats: Collection[str] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.tokenizer not in get_args(TokenizerName):
@@ -73,6 +76,8 @@ class Vocabulary:
         self.words = tuple(self.words)
         if self.repeatable is not None:
             self.repeatable = frozenset(self.repeatable)
+        if self.immediate_repeats is not None:
+            self.immediate_repeats = frozenset(self.immediate_repeats)
         self.ranks = {word: int(rank) for word, rank in self.ranks.items()}
         if min(self.ranks.values(), default=1) < 1:
             raise InputError("ranks of words begin with 1")
@@ -118,6 +123,7 @@ class Vocabulary:
             spellings=common_spellings(captions, tokens, words),
             ranks=ranks,
             joints=common_joints(captions, tokens, words) if learns_joints else ENGLISH_JOINTS,
+            immediate_repeats=immediate_repeats(tokens).intersection(words),
         )
 
     def __len__(self) -> int:
@@ -126,8 +132,17 @@ class Vocabulary:
     @cached_property
     def unrepeatable_ids(self) -> list[int]:
         """Each token's id, if its word may occur only once in a caption; PAD for other tokens."""
-        repeatable = {*SPECIAL, *(self.words if self.repeatable is None else self.repeatable)}
-        return [PAD if token in repeatable else index for index, token in enumerate(self._tokens)]
+        return self._ids_except(self.repeatable)
+
+    @cached_property
+    def nonadjacent_ids(self) -> list[int]:
+        """Each token's id, if its word may not follow itself; PAD for other tokens."""
+        return self._ids_except(self.immediate_repeats)
+
+    def _ids_except(self, words: Collection[str] | None) -> list[int]:
+        """Each token's id; PAD for special tokens and these words, or for all if unknown."""
+        exceptions = {*SPECIAL, *(self.words if words is None else words)}
+        return [PAD if token in exceptions else index for index, token in enumerate(self._tokens)]
 
     @cached_property
     def frequency_ranks(self) -> list[int]:
@@ -214,6 +229,12 @@ def repeatable_words(captions: Sequence[Sequence[str]]) -> frozenset[str]:
         for word, count in repetitions.items()
         if count > 1 and count >= REPEATED * counts[word]
     )
+
+
+def immediate_repeats(captions: Sequence[Sequence[str]]) -> frozenset[str]:
+    """The words that a caption says twice in a row, such as `very` in "a very very old house"."""
+    pairs = chain.from_iterable(map(pairwise, captions))
+    return frozenset(word for word, next_word in pairs if word == next_word)
 
 
 def common_spellings(

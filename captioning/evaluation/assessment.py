@@ -120,7 +120,7 @@ def assess(
         InputError: a photo cannot be read, or no photo has two references.
     """
     search = search or captioner.search
-    search = search.for_words(captioner.vocabulary.unrepeatable_ids, captioner.device)
+    search = search.for_words(captioner.vocabulary, captioner.device)
     tokenizer_name = captioner.vocabulary.tokenizer
     split = tokenizer(tokenizer_name)
     references = [caption for record in records for caption in record.captions]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.configurable import Configurable
-from captioning.data.vocabulary import BOS, EOS, PAD, UNK
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 
@@ -104,7 +104,8 @@ class Search(Configurable):
         min_length: minimum number of words of a caption.
         no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
         repeats: whether captions may repeat any word, not only those that people repeat
-            (`Vocabulary.repeatable`).
+            (`Vocabulary.repeatable`). A word that no caption says twice in a row
+            (`Vocabulary.immediate_repeats`) never follows itself.
 
     Attributes:
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
@@ -123,7 +124,9 @@ class Search(Configurable):
     draws = False
 
     def __post_init__(self) -> None:
+        # Of each token, the word that it forbids later, or next: itself, or PAD for none.
         self.unrepeatable_ids: Int[Tensor, " V"] | None = None
+        self.nonadjacent_ids: Int[Tensor, " V"] | None = None
         if self.min_length > self.max_length:
             raise InputError(
                 f"min_length {self.min_length} is greater than max_length {self.max_length}"
@@ -156,14 +159,13 @@ class Search(Configurable):
         """
         return self
 
-    def for_words(
-        self, unrepeatable_ids: Sequence[int], device: torch.device | str = "cpu"
-    ) -> "Search":
-        """The search for a vocabulary, given `Vocabulary.unrepeatable_ids`."""
-        if self.repeats:
-            return self
+    def for_words(self, vocabulary: Vocabulary, device: torch.device | str = "cpu") -> "Search":
+        """The search for a vocabulary, whose words may be repeated as people repeat them."""
         search = copy(self)
-        search.unrepeatable_ids = torch.tensor(unrepeatable_ids, device=device)
+        if not self.repeats:
+            search.unrepeatable_ids = torch.tensor(vocabulary.unrepeatable_ids, device=device)
+        if vocabulary.immediate_repeats is not None:
+            search.nonadjacent_ids = torch.tensor(vocabulary.nonadjacent_ids, device=device)
         return search
 
     @abstractmethod
@@ -179,9 +181,11 @@ class Search(Configurable):
 
         If no word is left, the caption may end.
         """
+        # PAD, which is never generated, stands for words that may repeat.
         if self.unrepeatable_ids is not None:
-            # PAD, which is never generated, for words that may repeat.
             log_probs.scatter_(-1, self.unrepeatable_ids[tokens], float("-inf"))
+        if self.nonadjacent_ids is not None:
+            log_probs.scatter_(-1, self.nonadjacent_ids[tokens[..., -1:]], float("-inf"))
         length, n = tokens.shape[-1], self.no_repeat_ngram
         is_too_short, has_ngrams = length < self.min_length, 0 < n <= length
         if not is_too_short and not has_ngrams:

@@ -101,9 +101,11 @@ def _merged(start: Vocabulary, vocabulary: Vocabulary, shared_count: int) -> Voc
     The first `shared_count` words are the start's. Spellings and joints of the new captions come
     before the start's, ranks after.
     """
-    repeatable = vocabulary.repeatable
+    repeatable, immediate_repeats = vocabulary.repeatable, vocabulary.immediate_repeats
     if start.repeatable is not None and repeatable is not None:
         repeatable = {*repeatable, *start.repeatable}
+    if start.immediate_repeats is not None and immediate_repeats is not None:
+        immediate_repeats = {*immediate_repeats, *start.immediate_repeats}
     shared_words = set(vocabulary.words[:shared_count])
     shared_ranks = {word: rank for word, rank in start.ranks.items() if word in shared_words}
     return Vocabulary(
@@ -113,6 +115,7 @@ def _merged(start: Vocabulary, vocabulary: Vocabulary, shared_count: int) -> Voc
         {**start.spellings, **vocabulary.spellings},
         {**vocabulary.ranks, **shared_ranks},
         {**start.joints, **vocabulary.joints} if shared_words else vocabulary.joints,
+        immediate_repeats,
     )
 
 

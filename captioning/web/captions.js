@@ -48,7 +48,8 @@ const startingWith = (tensors, part) =>
 export class Captioner {
   /* `about` is captioner.json, `graphs` are sessions of the three graphs. */
   constructor(about, graphs, Tensor) {
-    Object.assign(this, { about, graphs, Tensor, once: new Set(about.once) });
+    const [once, nonadjacent] = [new Set(about.once), new Set(about.nonadjacent)];
+    Object.assign(this, { about, graphs, Tensor, once, nonadjacent });
   }
 
   /* The captions of an image's pixels (3, S, S) with their maps, the best first: those that a beam
@@ -164,6 +165,7 @@ export class Captioner {
     const { min_length: shortest, no_repeat_ngram: n } = this.about.search;
     const found = logProbs.slice();
     for (const token of tokens) if (this.once.has(token)) found[token] = -Infinity;
+    if (this.nonadjacent.has(tokens.at(-1))) found[tokens.at(-1)] = -Infinity;
     if (tokens.length < shortest) found[EOS] = -Infinity;
     if (n && tokens.length >= n) {
       const begun = tokens.slice(tokens.length - n + 1).join();

@@ -155,3 +155,11 @@ def test_words_that_people_repeat_may_be_repeated() -> None:
     kept = {vocabulary.words[index - 4] for index in vocabulary.unrepeatable_ids if index != PAD}
     assert kept == set(vocabulary.words) - {"a", "tennis"}
     assert not any(Vocabulary(vocabulary.words).unrepeatable_ids)
+
+
+def test_words_that_people_say_twice_in_a_row_may_follow_themselves() -> None:
+    vocabulary = Vocabulary.build(["a very very old house in a street", "a man, a man"])
+    assert vocabulary.immediate_repeats == {"very"}
+    words = {vocabulary.words[index - 4] for index in vocabulary.nonadjacent_ids if index != PAD}
+    assert words == set(vocabulary.words) - {"very"}
+    assert not any(Vocabulary(vocabulary.words).nonadjacent_ids)

@@ -60,8 +60,12 @@ def test_words_to_repeat_are_of_both_trainings_as_are_spellings(checkpoint: Path
     captioner = with_words(start, "zzzz")
     word, *_ = captioner.vocabulary.words
     spellings = {"zzzz": "Zzzz", word: word.upper()}
-    captioner.vocabulary = Vocabulary(captioner.vocabulary.words, "ptb", ["zzzz"], spellings)
+    start.vocabulary = replace(start.vocabulary, immediate_repeats=[word])
+    captioner.vocabulary = Vocabulary(
+        captioner.vocabulary.words, "ptb", ["zzzz"], spellings, immediate_repeats=["zzzz"]
+    )
     start_from(start, captioner, "start")
+    assert captioner.config["immediate_repeats"] == sorted({word, "zzzz"})
     assert Captioner.from_config(captioner.config).vocabulary.spellings == spellings
     assert start.vocabulary.repeatable
     assert captioner.config["repeatable"] == sorted({*start.vocabulary.repeatable, "zzzz"})

@@ -203,7 +203,9 @@ def test_every_decoder_finds_the_same_captions(
     decoder = decided(DECODERS[name](5, len(vocabulary))).float()
     limits: dict[str, Any] = {"max_length": 9, "min_length": 3, "no_repeat_ngram": 2}
     search = BeamSearch(3, length_penalty=0.5, repeats=repeats, **limits)
-    vocabulary = Vocabulary(vocabulary.words, repeatable=vocabulary.words[:2])
+    vocabulary = Vocabulary(
+        vocabulary.words, repeatable=vocabulary.words[:2], immediate_repeats=vocabulary.words[1:2]
+    )
     model = Model(encoder, adapter, decoder).eval()
     captioner = Captioner(model, vocabulary, Preprocessing(32), search)
     photo = Image.effect_noise((40, 50), 90).convert("RGB")
