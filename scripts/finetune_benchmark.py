@@ -13,6 +13,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from operator import eq
 from pathlib import Path
 
 import captioning
@@ -156,7 +157,9 @@ def measure(
     """Manner and content of a captioner's captions, beside the content of the start's."""
     split = tokenizer("ptb")
     paths = [record.image for record in records]
-    captions = [kind.undo(split(caption.text)) for caption in captioner(paths)]
+    texts = [split(caption.text) for caption in captioner(paths)]
+    captions = [kind.undo(words) for words in texts]
+    repeat_count = sum(any(map(eq, words, words[1:])) for words in texts)
     start_captions = [split(caption.text) for caption in start(paths)]
     references = {
         number: [" ".join(kind.content(split(caption))) for caption in record.captions]
@@ -164,11 +167,11 @@ def measure(
     }
     reports = [
         Report.of(
-            {number: " ".join(kind.content(words)) for number, words in enumerate(texts)},
+            {number: " ".join(kind.content(words)) for number, words in enumerate(contents)},
             references,
             [cider_scores],
         )
-        for texts in (start_captions, [words for words, _ in captions])
+        for contents in (start_captions, [words for words, _ in captions])
     ]
     comparison = compare_scores(*(report.scores for report in reports))["CIDEr"]
     low, high = comparison.interval
@@ -178,16 +181,23 @@ def measure(
         "content": round(comparison.second, 3),
         "difference": f"{low:+.3f} to {high:+.3f}",
         "share kept": round(comparison.second / comparison.first, 3),
+        "distinct words": len({word for words in texts for word in words}),
+        "with a word twice in a row": f"{repeat_count} of {len(records)}",
     }
 
 
 def everyday_and_scenes(data: Path, split: str, out: Path, kind: str) -> list[Record]:
     """The photos of a data set's split, or drawn scenes."""
     if kind != "scenes":
-        return list(reader_for(data, objects=False).read().records(split))
+        return read_split(data, split)
     if not (out / "scenes").exists():
         shapes.write_shapes(out / "scenes", train=1_300, val=1, test=1, seed=5, progress=False)
-    return list(reader_for(out / "scenes", objects=False).read().records("train"))
+    return read_split(out / "scenes", "train")
+
+
+def read_split(data: Path, split: str) -> list[Record]:
+    """The photos of a data set's split, with their captions."""
+    return list(reader_for(data, objects=False).read().records(split))
 
 
 def main() -> None:
@@ -195,6 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="captioned photos that the start has not seen")
     parser.add_argument("--split", default="val", help="its split (%(default)s)")
+    parser.add_argument("--train-split", help="finetune on its photos instead of others of --split")
     parser.add_argument("--model", default="photos", help="the start (%(default)s)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="of captions (%(default)s)")
     parser.add_argument("--sizes", default="60", help="numbers of photos (%(default)s)")
@@ -205,10 +216,15 @@ def main() -> None:
     for kind_name in arguments.kinds.split(","):
         kind = KINDS[kind_name]
         records = everyday_and_scenes(arguments.data, arguments.split, arguments.out, kind_name)
+        train_records = None
+        if arguments.train_split is not None and kind_name != "scenes":
+            train_records = read_split(arguments.data, arguments.train_split)
         for seed in map(int, arguments.seeds.split(",")):
             chooser = random.Random(seed)
             shuffled = chooser.sample(records, len(records))
             test, rest = shuffled[:TEST_COUNT], shuffled[TEST_COUNT:]
+            if train_records is not None:
+                rest = chooser.sample(train_records, len(train_records))
             for size in map(int, arguments.sizes.split(",")):
                 name = f"{kind_name}-{size}-{seed}".replace(" ", "-")
                 folder = arguments.out / name
