@@ -101,6 +101,7 @@ def finetune_model(
     caption_column: CaptionColumn = None,
     photo_column: PhotoColumn = None,
     keep: Path | None = None,
+    keep_features: bool = False,
     overwrite: bool = False,
 ) -> Path:
     """Train on a folder of captioned photos, from the model that comes with the package.
@@ -121,6 +122,7 @@ def finetune_model(
             without spaces, characters or the words of a language (extras ja, zh and th).
         keep: Captioned photos of another kind that train along, at most as many as yours, so that
             the model stays good at them.
+        keep_features: Keep the photos' features and the whole checkpoints, which take much room.
         overwrite: Replace the training that the folder of `--out` contains.
     """
     from captioning.training import finetune as training
@@ -134,6 +136,7 @@ def finetune_model(
         skip_bad=skip_bad,
         tokenizer=tokenizer,
         keep=keep,
+        keep_features=keep_features,
         overwrite=overwrite,
         images=None if images is None else str(images),
         caption_column=caption_column,

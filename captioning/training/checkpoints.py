@@ -137,6 +137,31 @@ class WholeCheckpoints(TorchCheckpointIO):
             temporary.write_bytes(content.getbuffer())
 
 
+def shrink_checkpoint(path: Path, initial_tensors: Mapping[str, Tensor]) -> None:
+    """Rewrite the checkpoint of a finished training in little room; more epochs can follow.
+
+    The optimizer's moments go, and the latest weights beside averaged ones. Trained weights keep
+    16 bits of each number, as do others that lose nothing by it.
+
+    Args:
+        path: the checkpoint.
+        initial_tensors: the model's before the training, by name.
+    """
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    for optimizer in content["optimizer_states"]:
+        optimizer["state"] = {}
+    tensors = content["state_dict"]
+    for name, tensor in tensors.items():
+        initial = initial_tensors.get(name.removeprefix("model."))
+        is_trained = initial is None or not torch.equal(initial, tensor)
+        half = tensor.half() if tensor.is_floating_point() else tensor
+        if half.isfinite().all() and (is_trained or torch.equal(half.to(tensor.dtype), tensor)):
+            tensors[name] = half
+    if "current_model_state" in content:
+        content["current_model_state"] = tensors
+    WholeCheckpoints(path.parent).save_checkpoint(content, path)
+
+
 def resume_path(folder: Path, resume: bool, overwrite: bool) -> Path | None:
     """The checkpoint to resume from, the last or else the best; None for a training that begins.
 

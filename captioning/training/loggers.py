@@ -122,6 +122,20 @@ def wandb_options(config: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
+def without_offline_board() -> Iterator[None]:
+    """Log no W&B run in the block, unless WANDB_MODE is set or the user has logged in."""
+    wandb.setup(wandb.Settings(show_warnings=False))
+    if "WANDB_MODE" in os.environ or wandb.login(prompt=False, verify=False):
+        yield
+        return
+    os.environ["WANDB_MODE"] = "disabled"
+    try:
+        yield
+    finally:
+        del os.environ["WANDB_MODE"]
+
+
+@contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
     """Stage files of W&B's run within a folder, not at home, and end the run with the block.
 

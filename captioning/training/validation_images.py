@@ -1,6 +1,7 @@
 """Callbacks that show the same images after every validation, and log their grounding scores."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ import pytorch_lightning as pl
 import torch
 from torch import distributed
 
-from captioning.captioner import Caption
+from captioning.captioner import Caption, Captioner
 from captioning.data.images import read_image
 from captioning.data.records import Record
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.maps import resolve_map_names
 from captioning.progress_bar import stage
-from captioning.training.checkpoints import BestCheckpoint
+from captioning.training.checkpoints import LAST, BestCheckpoint
 from captioning.viewing.html_document import save_html
 from captioning.viewing.validation_page import (
     PastCaption,
@@ -122,6 +123,80 @@ def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
     return {name: by_image[name] for name in IMAGE_SCORES if name in by_image}
 
 
+def save_page(
+    run_folder: Path,
+    summary: str,
+    losses: Sequence[Point],
+    validations: Sequence[Mapping[str, Any]],
+    images: Sequence[Captioned],
+    max_pixels: int,
+    best: tuple[str, float] | None = None,
+) -> None:
+    """Write validation.html into a run's folder.
+
+    Args:
+        run_folder: the folder.
+        summary: one line about the training.
+        losses: the mean loss of each epoch.
+        validations: scores and captions of each validation, as `ValidationPage` stores them.
+        images: the images, with the captions to show.
+        max_pixels: of a photo.
+        best: the score that decides which epoch is best, and the best epoch.
+    """
+    curves: defaultdict[str, list[Point]] = defaultdict(list)
+    histories: defaultdict[Any, list[PastCaption]] = defaultdict(list)
+    for validation in validations:
+        for name, score in validation["scores"].items():
+            curves[name].append(Point(validation["epoch"], score))
+        for image in validation["images"]:
+            caption = PastCaption(validation["epoch"], image["caption"], image["scores"])
+            histories[image["image"]].append(caption)
+    path = run_folder.absolute() / PAGE
+    with stage(f"writing {PAGE}"):
+        tracked_images = [
+            TrackedImage(
+                record.image.name,
+                read_image(record.image, max_pixels),
+                caption.view(),
+                record.captions,
+                histories[record.image_id],
+            )
+            for record, caption in images
+        ]
+        page = validation_html(path.parent.name, summary, losses, curves, tracked_images, best)
+        save_html(page, path)
+
+
+def save_kept_page(
+    run_folder: Path, captioner: Captioner, records: Sequence[Record], kept_model: str
+) -> None:
+    """Write validation.html of a finished training, with the captions of the model that is kept.
+
+    Args:
+        run_folder: the training's, with its last checkpoint.
+        captioner: the model that is kept.
+        records: the images to validate on.
+        kept_model: which model that is.
+    """
+    content = torch.load(run_folder / LAST, map_location="cpu", weights_only=True)
+    state = content["callbacks"][ValidationPage.__qualname__]
+    if not state["validations"]:
+        return
+    record_by_id = {record.image_id: record for record in records}
+    shown = [record_by_id[image["image"]] for image in state["validations"][-1]["images"]]
+    maps = [captioner.default_map]
+    captions = captioner.stream([record.image for record in shown], runners_up=3, maps=maps)
+    pairs = zip(shown, captions, strict=True)
+    save_page(
+        run_folder,
+        f"Captions are by {kept_model}: {state['counts']}",
+        [Point(*point) for point in state["losses"]],
+        state["validations"],
+        [(record, caption) for record, caption in pairs if isinstance(caption, Caption)],
+        captioner.preprocessing.max_pixels,
+    )
+
+
 @dataclass(eq=False)
 class ValidationPage(ValidationImages):
     """Writes validation.html into the run's folder: curves, and captions of the same images.
@@ -136,6 +211,7 @@ class ValidationPage(ValidationImages):
     _losses: list[Point] = field(init=False, default_factory=list)
     _validations: list[dict[str, Any]] = field(init=False, default_factory=list)
     _is_best: bool = field(init=False, default=False)
+    _counts: str = field(init=False, default="")  # of images
     _loss: Any = field(init=False, default=0.0)  # a tensor after the first step
     _steps: int = field(init=False, default=0)
 
@@ -143,6 +219,7 @@ class ValidationPage(ValidationImages):
         return {
             "losses": [list(point) for point in self._losses],
             "validations": list(self._validations),
+            "counts": self._counts,
             "loss": float(self._loss),
             "steps": self._steps,
         }
@@ -150,6 +227,7 @@ class ValidationPage(ValidationImages):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._losses = [Point(*point) for point in state_dict["losses"]]
         self._validations = list(state_dict["validations"])
+        self._counts = state_dict.get("counts", "")
         self._loss, self._steps = state_dict["loss"], state_dict["steps"]
 
     def on_train_batch_end(
@@ -183,35 +261,22 @@ class ValidationPage(ValidationImages):
         losses = list(self._losses)
         if self._steps:
             losses.append(Point(epoch, float(self._loss) / self._steps))
-        curves: defaultdict[str, list[Point]] = defaultdict(list)
-        histories: defaultdict[Any, list[PastCaption]] = defaultdict(list)
         best = None
         for validation in self._validations:
-            for name, score in validation["scores"].items():
-                curves[name].append(Point(validation["epoch"], score))
-            for image in validation["images"]:
-                caption = PastCaption(validation["epoch"], image["caption"], image["scores"])
-                histories[image["image"]].append(caption)
             if validation.get("is_kept"):
                 best = self._monitor, validation["epoch"]
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        counts = f"{len(data.train_records):,} images to train on, {len(data.val_records):,}"
-        max_pixels = module.captioner.preprocessing.max_pixels
-        path = Path(trainer.default_root_dir).absolute() / PAGE
-        with stage(f"writing {PAGE}"):
-            tracked_images = [
-                TrackedImage(
-                    record.image.name,
-                    read_image(record.image, max_pixels),
-                    caption.view(),
-                    record.captions,
-                    histories[record.image_id],
-                )
-                for record, caption in images
-            ]
-            subtitle = f"After epoch {epoch_text(epoch)}: {counts} to validate"
-            page = validation_html(path.parent.name, subtitle, losses, curves, tracked_images, best)
-            save_html(page, path)
+        train_count, val_count = len(data.train_records), len(data.val_records)
+        self._counts = f"{train_count:,} images to train on, {val_count:,} to validate"
+        save_page(
+            Path(trainer.default_root_dir),
+            f"After epoch {epoch_text(epoch)}: {self._counts}",
+            losses,
+            self._validations,
+            images,
+            module.captioner.preprocessing.max_pixels,
+            best,
+        )
 
     def _add_validation(
         self, trainer: pl.Trainer, module: Any, images: list[Captioned], epoch: float

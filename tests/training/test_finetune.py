@@ -18,14 +18,16 @@ from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco, reader_for
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.captions import split_captions
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
 from captioning.training.finetune import START_WEIGHTS, Plan, best_between, finetune
-from captioning.training.finetune.choice import cider_report
-from captioning.training.finetune.photos import read_photos
+from captioning.training.finetune.choice import Selection, cider_report
+from captioning.training.finetune.messages import say_plan
+from captioning.training.finetune.photos import CaptionWords, read_photos
 from captioning.training.initial import interpolate
 from captioning.training.train_cli import train
 from tests.training.conftest import Capture, Patch
@@ -76,7 +78,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     before, after = load("shapes").vocabulary.words, load(model).vocabulary.words
     assert after[: len(before)] == before
     assert {"wall", "painted", "wallpaper"} <= set(after)
-    assert (out / "validation.html").exists()
+    assert "Captions are by the trained model: " in (out / "validation.html").read_text()
     assert main(["caption", str(folder / "0.png"), "--model", model]) == 0
     config = yaml_value((out / "config.yaml").read_text())
     assert config["model"]["initial"] == "shapes"
@@ -100,6 +102,7 @@ def test_captions_in_another_language_keep_no_word_of_the_model(
     assert not {"the", "dog", "person"} & words
     told = capsys.readouterr().err
     assert "captions in another language than photos's: none of its words is kept" in told
+    assert "usually good for" not in told
 
 
 @pytest.mark.integration
@@ -142,7 +145,7 @@ def test_added_and_replaced_photos_are_learnt_by_the_same_command(
     folder: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     run = tmp_path / "out"
-    before = tuned(folder).read_bytes()
+    before = tuned(folder, keep_features=True).read_bytes()
     kept = [path.read_bytes() for path in sorted(run.glob("*.ckpt"))]
     Image.new("RGB", (80, 48), "white").save(folder / "16.png")
     (folder / "16.txt").write_text("a white wall\n")
@@ -150,14 +153,102 @@ def test_added_and_replaced_photos_are_learnt_by_the_same_command(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CaptionData, "val_dataloader", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):  # before anything is replaced
-            tuned(folder)
+            tuned(folder, keep_features=True)
     assert [path.read_bytes() for path in sorted(run.glob("*.ckpt"))] == kept
-    tuned(folder)
+    tuned(folder, keep_features=True)
     told = capsys.readouterr().err
     assert told.count("photos or captions have changed: training again") == 2
     assert "epoch 1/1" in told.rpartition("changed")[2]
     assert (run / "earlier.safetensors").read_bytes() == before
     assert b"/16.png" in (run / "features/features-000001.safetensors").read_bytes()
+
+
+@pytest.mark.integration
+def test_the_earlier_model_is_kept_if_added_photos_make_it_worse(
+    folder: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    before = load(tuned(folder, epochs=30)).model.state_dict()
+    photos = read_photos(folder, None, False, {})
+    val_names = {record.image.name for record in photos.val}
+    for number in range(40):
+        name = f"new {number}.png"
+        Image.new("RGB", (64, 48 + number), COLOURS[number % 6]).save(folder / name)
+        (folder / name).with_suffix(".txt").write_text("nobody says this of it\n")
+    later = read_photos(folder, None, False, {})
+    assert val_names <= {record.image.name for record in later.val}
+    wrong = [record.image for record in later.val if record.image.name.startswith("new")]
+    for image in wrong:
+        image.unlink()
+        image.with_suffix(".txt").unlink()
+    capsys.readouterr()
+    model = tuned(folder, epochs=30)
+    assert "; the earlier model is kept, since all photos together" in capsys.readouterr().err
+    after = load(model).model.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    page = (tmp_path / "out/validation.html").read_text()
+    assert "Captions are by the earlier model" in page
+    tuned(folder, epochs=30, out=tmp_path / "fresh")
+    assert "earlier model" not in capsys.readouterr().err
+
+
+def test_an_earlier_model_is_judged_on_photos_that_it_was_not_trained_on() -> None:
+    new, better = [0.5, 0.6, 0.4, 0.5, 0.6, 0.4], [0.9, 1.0, 0.8, 0.9, 1.0, 0.8]
+    noisy = [0.9, 0.2, 0.8, 0.1, 0.9, 0.2]
+
+    def selection(earlier: list[float], is_judge: list[bool]) -> Selection:
+        groups = np.zeros(6, int)
+        return Selection(np.array([new, earlier]), groups, None, 1, np.array(is_judge))
+
+    assert selection(better, [True] * 6).best() == 1
+    assert selection(better, [True] * 6).cross_fitted() == [1] * 6
+    assert selection(noisy, [True] * 6).best() == 0
+    half = [*better[:3], *new[3:]]  # better on what it has learnt
+    assert selection(half, [False] * 3 + [True] * 3).best() == 0
+    half = [*new[:3], *better[3:]]
+    assert selection(half, [False] * 3 + [True] * 3).cross_fitted() == [0] * 3 + [1] * 3
+
+
+@pytest.mark.integration
+def test_a_finished_run_takes_at_most_twice_the_room_of_its_model(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.delenv("WANDB_MODE")
+    scenes, run = tmp_path / "scenes", tmp_path / "out"
+    write_shapes(scenes, train=60, val=9, test=1, progress=False)
+    model = tuned(scenes)
+    sizes = [file.stat().st_size for file in run.rglob("*") if file.is_file()]
+    assert sum(sizes) <= 2 * model.stat().st_size
+    assert not [*run.glob("wandb*"), *run.glob("features"), *run.glob("best.ckpt")]
+    page = (run / "validation.html").read_text()  # the start knows scenes, so it is kept
+    assert "Captions are by the model as it was before the training" in page
+    [record, *_] = Coco(scenes, objects=False).read().records("val")
+    assert load("shapes")(record.image).text in page
+    tuned(scenes, epochs=2)
+    assert load(run / "earlier.safetensors").config == load("shapes").config
+    tuned(scenes, "all", keep_features=True)
+    assert {"best.ckpt", "features", "last.ckpt"} <= {
+        path.name for path in run.parent.glob("all/*")
+    }
+
+
+def test_captions_in_another_language_say_what_they_teach(folder: Path, capsys: Capture) -> None:
+    start_vocabulary = Vocabulary([f"word{number}" for number in range(1_001)])
+    photos = read_photos(folder, None, False, {})
+    words = CaptionWords.of(photos, start_vocabulary, "ptb")
+    say_plan(photos, words, None, model_name="photos")
+    told = capsys.readouterr().err
+    assert "so many captions usually teach a few dozen words" in told
+    assert "usually good for" not in told
+    assert "left out" not in told
+    for number in range(16):
+        rows = [f"eine Wand {row} in Farbe" for row in range(70 * number, 70 * number + 140)]
+        (folder / f"{number}.txt").write_text("\n".join(rows))
+    photos = read_photos(folder, None, False, {})
+    words = CaptionWords.of(photos, start_vocabulary, "ptb")
+    assert words.count - words.rare_count == 4
+    say_plan(photos, words, None, model_name="photos")
+    counts = f"of {words.count:,} words {words.rare_count:,} are left out, which occur fewer than 3"
+    assert counts in capsys.readouterr().err
 
 
 @pytest.mark.integration

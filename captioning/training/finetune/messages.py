@@ -9,7 +9,7 @@ from typing import NamedTuple
 from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.data.tokenizer_names import TokenizerName
-from captioning.data.tokenizers import tokenizer
+from captioning.data.tokenizers import tokenizer, tokenizer_hint
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.manner import Manner
 from captioning.evaluation.pictures import save_examples
@@ -17,8 +17,8 @@ from captioning.evaluation.report import Report
 from captioning.progress_bar import ProgressBar, say
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, cider_report
 from captioning.training.finetune.outcome import UNRELATED_CIDER, Outcome, content_report
-from captioning.training.finetune.photos import Photos
-from captioning.training.finetune.plan import Plan
+from captioning.training.finetune.photos import CaptionWords, Photos
+from captioning.training.finetune.plan import Plan, language_lesson
 from captioning.web.page import PHOTOS
 
 EXAMPLES = "examples.html"
@@ -59,12 +59,34 @@ class StartCaptions(NamedTuple):
         return self.content >= RELATED_CIDER
 
 
-def say_plan(photos: Photos, rehearsal_folder: str | Path | None) -> None:
+def say_plan(
+    photos: Photos,
+    words: CaptionWords,
+    rehearsal_folder: str | Path | None,
+    *,
+    model_name: str,
+) -> None:
     """Say how many photos there are, and what a data set of this size can teach."""
-    say(
+    if hint := tokenizer_hint([*photos.train_texts, *photos.rehearsal_texts], words.tokenizer_name):
+        say(hint)
+    counts = (
         f"{len(photos.train):,} photos to train on and {len(photos.val):,} to validate, with "
-        f"{photos.caption_count:,} captions: usually good for {Plan.of(len(photos.train)).lesson}"
+        f"{photos.caption_count:,} captions"
     )
+    if words.is_other_language:
+        say(counts)
+        rare = ""
+        if words.rare_count:
+            rare = (
+                f"; of {words.count:,} words {words.rare_count:,} are left out, which occur fewer "
+                f"than {photos.min_count} times"
+            )
+        say(
+            f"captions in another language than {model_name}'s: none of its words is kept; so "
+            f"many captions usually teach {language_lesson(photos.caption_count)}{rare}"
+        )
+    else:
+        say(f"{counts}: usually good for {Plan.of(len(photos.train)).lesson}")
     if rehearsal_folder is not None:
         say(
             f"{len(photos.rehearsal_train):,} photos of {rehearsal_folder} train along, and "
@@ -135,6 +157,12 @@ def say_result(
         origin = f", {choice.start_weight:.0%} of the way back to the model"
     if choice.start_weight == 1:
         origin = "; the model is kept as it was, which does as well without these photos"
+    if choice.is_earlier:
+        new_report = report_of(choice.captioner, choice.new_captions, photos.val)
+        origin = (
+            "; the earlier model is kept, since all photos together now gave a worse one, with "
+            f"CIDEr {_cider(new_report)}"
+        )
     say(f"CIDEr on the photos to validate: {_cider(before)} before, {_cider(after)} now{origin}")
     manner = start_captions.manner
     if len(photos.val) == 1:
@@ -159,6 +187,17 @@ def say_result(
         say_rehearsal(photos.rehearsal_val, captions, manner, tokenizer_name)
     elif choice.start_weight < 1:
         say(everyday_changes(start, choice.captioner))
+
+
+def kept_model(choice: Choice) -> str:
+    """Which model is kept, for the page of the training."""
+    if choice.is_earlier:
+        return "the earlier model, which is better than this training's"
+    if choice.start_weight == 1:
+        return "the model as it was before the training"
+    if choice.start_weight:
+        return f"the trained model, {choice.start_weight:.0%} of the way back to its start"
+    return "the trained model"
 
 
 def say_rehearsal(

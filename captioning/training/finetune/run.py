@@ -1,43 +1,40 @@
 """Finetunes a model on a folder of captioned photos: read, plan, fit, choose, calibrate, report."""
 
-import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import Calibration
 from captioning.data.tokenizer_names import TokenizerName
-from captioning.data.tokenizers import tokenizer_hint
 from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, good_captions
 from captioning.evaluation.calibration_fit import borrowed_calibration, fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport
 from captioning.evaluation.manner import Manner
 from captioning.evaluation.report import scene_judge
-from captioning.files import made_folder, only_writer, read_json, write_json, written_whole
+from captioning.files import made_folder
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT_MODEL, absolute_address
-from captioning.training.checkpoints import BEST, LAST
+from captioning.training.checkpoints import LAST
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, best_between
 from captioning.training.finetune.messages import (
     READ_PHOTOS,
     StartCaptions,
     caption_with_start,
+    kept_model,
     say_plan,
     say_result,
     say_start,
 )
 from captioning.training.finetune.photos import CaptionWords, Photos, read_photos
 from captioning.training.finetune.plan import MANNER_PHOTOS, Plan
+from captioning.training.finetune.run_folder import RunFolder
 from captioning.training.finetune.settings import training_settings
+from captioning.training.loggers import without_offline_board
 from captioning.training.train_cli import train
-
-ARGUMENTS, MODEL, EARLIER = "finetune.json", "best.safetensors", "earlier.safetensors"
-"""Files that finetuning adds to a run: its arguments, the model, and the previous model."""
+from captioning.training.validation_images import save_kept_page
 
 
 def finetune(
@@ -50,6 +47,7 @@ def finetune(
     tokenizer: TokenizerName | None = None,
     keep: str | Path | None = None,
     overwrite: bool = False,
+    keep_features: bool = False,
     **options: Any,
 ) -> Path:
     """Finetune a model on a folder of captioned photos.
@@ -57,8 +55,10 @@ def finetune(
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
     `Plan` says what is trained. The same call goes on after an interrupt or, with more epochs, from
     where it ended. If photos or captions have changed, it trains again, and keeps the earlier model
-    as ``earlier.safetensors``. `out` gets the files of a training, such as ``config.yaml`` for
-    ``captioning train``. Photos of `keep` are rehearsed in training and count in model selection.
+    as ``earlier.safetensors``; it is also the result, if it is clearly better on photos to validate
+    that it was not trained on. `out` gets the files of a training, such as ``config.yaml`` for
+    ``captioning train``; at the end, features and most of the checkpoints are removed without
+    `keep_features`. Photos of `keep` are rehearsed in training and count in model selection.
     The arguments are the command's, `options` those of `reader_for`.
 
     Returns:
@@ -71,33 +71,28 @@ def finetune(
             process trains there.
     """
     start = load(model)
-    tokenizer_name = tokenizer or start.vocabulary.tokenizer
     photos = read_photos(folder, keep, skip_bad, options)
-    if hint := tokenizer_hint([*photos.train_texts, *photos.rehearsal_texts], tokenizer_name):
-        say(hint)
-    words = CaptionWords.of(photos, start.vocabulary, tokenizer_name)
+    words = CaptionWords.of(photos, start.vocabulary, tokenizer or start.vocabulary.tokenizer)
     plan = Plan.of(photos.train_count, epochs, has_new_words=not words.are_known)
-    run_folder = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
+    run_folder = RunFolder(made_folder(out or Path("runs") / Path(folder).resolve().name))
     arguments = _arguments(
         photos, plan, options, folder=folder, model=model, seed=seed, tokenizer=tokenizer, keep=keep
     )
-    continues = _continues(run_folder, arguments, overwrite)
-    if continues and _is_finished(run_folder, epochs):
-        say(f"{run_folder}: nothing is left to train; to continue, raise --epochs")
-        return run_folder / MODEL
-    say_plan(photos, keep)
-    start_captions = caption_with_start(start, photos, tokenizer_name=tokenizer_name)
-    teaches_manner = photos.train_count < MANNER_PHOTOS and words.are_known
-    if teaches_manner and start_captions.are_related:
+    continues = run_folder.continues(arguments, overwrite)
+    if continues and run_folder.is_finished(epochs):
+        say(f"{run_folder.path}: nothing is left to train; to continue, raise --epochs")
+        return run_folder.model_file
+    say_plan(photos, words, keep, model_name=str(model))
+    start_captions = caption_with_start(start, photos, tokenizer_name=words.tokenizer_name)
+    if photos.train_count < MANNER_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
     checkpoint = _train(
         start,
         photos,
+        words,
         plan=plan,
-        words=words,
         manner=start_captions.manner,
-        tokenizer_name=tokenizer_name,
         model_name=str(model),
         run_folder=run_folder,
         seed=seed,
@@ -105,28 +100,33 @@ def finetune(
         continues=continues,
         overwrite=overwrite,
     )
-    best = _choose(
+    if run_folder.is_finished():  # nothing was left to train
+        return run_folder.model_file
+    choice = _choose(
         start,
         photos,
-        load(checkpoint),
-        start_weights=_start_weights(words, start_captions.manner, plan),
+        words,
+        checkpoint,
+        plan=plan,
         start_captions=start_captions,
-        tokenizer_name=tokenizer_name,
         model_name=str(model),
         run_folder=run_folder,
     )
     calibration = calibration_of(
         start,
         photos,
-        best,
-        tokenizer_name=tokenizer_name,
+        choice,
+        tokenizer_name=words.tokenizer_name,
         folder=folder,
         rehearsal_folder=keep,
         keeps_content=plan.keeps_content,
     )
-    export(best.captioner, run_folder / MODEL, calibration=calibration)
-    write_json(run_folder / ARGUMENTS, arguments | {"ended": plan.epochs})
-    return run_folder / MODEL
+    export(choice.captioner, run_folder.model_file, calibration=calibration)
+    train_hashes = None if choice.is_earlier else photos.train_hashes()
+    run_folder.finish(arguments, plan.epochs, train_hashes)
+    if not keep_features:
+        run_folder.shrink(start)
+    return run_folder.model_file
 
 
 def _arguments(
@@ -159,33 +159,42 @@ def _arguments(
 def _choose(
     start: Captioner,
     photos: Photos,
-    trained: Captioner,
+    words: CaptionWords,
+    checkpoint: Path,
     *,
-    start_weights: Sequence[float],
+    plan: Plan,
     start_captions: StartCaptions,
-    tokenizer_name: TokenizerName,
     model_name: str,
-    run_folder: Path,
+    run_folder: RunFolder,
 ) -> Choice:
-    """Choose between the trained captioner and the start, and say what has changed."""
-    best = best_between(
+    """Choose between the trained captioner, the start and an earlier one; say what has changed."""
+    earlier = run_folder.earlier_model()
+    earlier_train_ids: list[int | str] = []
+    if earlier is not None:
+        for record in photos.validation:
+            if photos.short_hash(record) in earlier.train_hashes:
+                earlier_train_ids.append(record.image_id)
+    choice = best_between(
         start,
-        trained,
+        load(checkpoint),
         [photos.val, photos.rehearsal_val],
         start_captions=start_captions.captions,
-        tokenizer_name=tokenizer_name,
+        tokenizer_name=words.tokenizer_name,
         model_name=model_name,
-        start_weights=start_weights,
+        start_weights=_start_weights(words, start_captions.manner, plan),
+        earlier=None if earlier is None else earlier.captioner,
+        earlier_train_ids=earlier_train_ids,
     )
     say_result(
         start,
         photos,
-        best,
+        choice,
         start_captions=start_captions,
-        tokenizer_name=tokenizer_name,
-        run_folder=run_folder,
+        tokenizer_name=words.tokenizer_name,
+        run_folder=run_folder.path,
     )
-    return best
+    save_kept_page(run_folder.path, choice.captioner, photos.validation, kept_model(choice))
+    return choice
 
 
 def _start_weights(words: CaptionWords, manner: Manner, plan: Plan) -> Sequence[float]:
@@ -239,84 +248,38 @@ def calibration_of(
     return calibration
 
 
-def _continues(run_folder: Path, arguments: dict[str, Any], overwrite: bool) -> bool:
-    """Whether a run continues with these arguments, or begins.
-
-    Raises:
-        InputError: the run has other arguments, or is of `captioning train`.
-    """
-    has_model = any((run_folder / name).exists() for name in (LAST, BEST, MODEL))
-    file = run_folder / ARGUMENTS
-    earlier = read_json(file) if file.exists() else {}
-    differences = [name for name in arguments if earlier.get(name) != arguments[name]]
-    differences = [name for name in differences if name not in ("stages", "digest")]
-    if has_model and differences and not overwrite:
-        raise InputError(
-            f"{run_folder}: contains another training (by {', '.join(differences)}); name another "
-            "folder by --out, or replace it by --overwrite"
-        )
-    if overwrite or not has_model:
-        return False
-    if earlier["digest"] != arguments["digest"]:
-        say(f"photos or captions have changed: training again; {EARLIER} keeps the model so far")
-    return bool(earlier["digest"] == arguments["digest"])
-
-
-def _is_finished(run_folder: Path, epochs: int | None) -> bool:
-    """Whether a run has its model, after at least this number of epochs."""
-    finished_epochs: int = read_json(run_folder / ARGUMENTS).get("ended", 0)
-    return (run_folder / MODEL).exists() and (epochs or 0) <= finished_epochs
-
-
 def _train(
     start: Captioner,
     photos: Photos,
+    words: CaptionWords,
     *,
     plan: Plan,
-    words: CaptionWords,
     manner: Manner,
-    tokenizer_name: TokenizerName,
     model_name: str,
-    run_folder: Path,
+    run_folder: RunFolder,
     seed: int,
     arguments: dict[str, Any],
     continues: bool,
     overwrite: bool,
 ) -> Path:
-    """Train, and return the best checkpoint, or the last one.
-
-    The settings are also written to finetune.yaml, for users.
-    """
+    """Train, and return the best checkpoint, or the last one."""
     settings = {"seed_everything": seed} | training_settings(
         start,
         photos,
+        words,
         plan=plan,
-        words=words,
         manner=manner,
-        tokenizer_name=tokenizer_name,
         model_name=model_name,
         run_folder=run_folder,
     )
-    config_file, model_file = run_folder / "finetune.yaml", run_folder / MODEL
-    arguments_file = run_folder / ARGUMENTS
-    with only_writer(run_folder):  # not while a training runs there
-        earlier = read_json(arguments_file) if arguments_file.exists() else arguments
-        if overwrite or earlier["stages"] != arguments["stages"]:
-            shutil.rmtree(run_folder / "features", ignore_errors=True)  # of another encoder
-        with written_whole(config_file) as temporary:
-            temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-
-    def on_start() -> None:
-        if model_file.exists() and not continues:
-            with written_whole(run_folder / EARLIER) as temporary:
-                shutil.copyfile(model_file, temporary)
-        write_json(arguments_file, arguments)
-
+    run_folder.prepare(settings, arguments, overwrite)
+    on_start = partial(run_folder.begin, arguments, overwrite)
     options = {"resume": continues, "overwrite": not continues}
     try:
-        checkpoint = train(settings | options, start, photos.data_set, on_start)
+        with without_offline_board():
+            checkpoint = train(settings | options, start, photos.data_set, on_start)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     assert checkpoint is not None  # there is one process only
     # A few validation photos would choose the luckiest epoch: the last average is as good.
-    return run_folder / LAST if plan.keeps_content else checkpoint
+    return run_folder.path / LAST if plan.keeps_content else checkpoint

@@ -1,35 +1,31 @@
 """The configuration of a finetuning's training."""
 
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 from captioning.captioner import Captioner
-from captioning.data.tokenizer_names import TokenizerName
 from captioning.evaluation.manner import Manner
 from captioning.progress_bar import say
 from captioning.training.finetune.photos import CaptionWords, Photos
 from captioning.training.finetune.plan import Plan
+from captioning.training.finetune.run_folder import RunFolder
 from captioning.training.module import CIDER_OF_SETS
 
 
 def training_settings(
     start: Captioner,
     photos: Photos,
+    words: CaptionWords,
     *,
     plan: Plan,
-    words: CaptionWords,
     manner: Manner,
-    tokenizer_name: TokenizerName,
     model_name: str,
-    run_folder: Path,
+    run_folder: RunFolder,
 ) -> dict[str, Any]:
     """The configuration of the training, as in a file for `captioning train`."""
     config = start.config
     parts = _model_parts(start, plan)
     search = _search(start, words, manner)
-    if words.is_other_language:
-        say(f"captions in another language than {model_name}'s: none of its words is kept")
     preprocessing = config["preprocessing"]
     # `best_between` weighs the data sets alike.
     score = CIDER_OF_SETS if photos.rehearsal_val else "CIDEr"
@@ -38,11 +34,11 @@ def training_settings(
             "size": preprocessing["size"],
             "fit": preprocessing.get("fit", "crop"),
             "batch_size": plan.batch_size,
-            "features": str(run_folder / "features"),
-            "tokenizer": tokenizer_name,
+            "features": str(run_folder.features),
+            "tokenizer": words.tokenizer_name,
             "keep_words": not words.is_other_language,
             "reader": photos.reader_settings,
-            "min_count": 1 if photos.caption_count < 2_000 else 3,
+            "min_count": photos.min_count,
             "leave_out": photos.faulty,
         },
         "model": {
@@ -57,7 +53,7 @@ def training_settings(
         "checkpoints": {"monitor": f"val/{score}"},
         "early_stopping": {"patience": plan.epochs if plan.keeps_content else 4},
         "trainer": {
-            "default_root_dir": str(run_folder),
+            "default_root_dir": str(run_folder.path),
             "max_epochs": plan.epochs,
             "check_val_every_n_epoch": plan.epochs_per_validation,
             "gradient_clip_val": 1.0,
