@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ from captioning.files import (
     written_whole,
 )
 from captioning.search import Search
-from captioning.shelf import path_of
+from captioning.shelf import HUB_PREFIX, path_of, shipped_models
 
 SUFFIX = ".safetensors"
 
 CARD = "README.md"
 """The model card of an exported folder."""
+
+ORIGINS = "origins"
+"""Key of a model's configuration for the models that it was trained from."""
 
 EVALUATION_FILES = ("report", "calibration", "grounding")
 """Files of `captioning evaluate` that the card shows; the last two only of some models."""
@@ -41,6 +45,7 @@ def export(
     evaluation: str | Path | None = None,
     license: str | None = None,
     onnx: bool = False,
+    origins: Sequence[Mapping[str, str]] = (),
 ) -> None:
     """Write a captioner to a folder or a file that `load` reads.
 
@@ -56,6 +61,8 @@ def export(
         evaluation: a folder that `captioning evaluate` wrote, for the card of a folder.
         license: of the data that the model was trained on, for the card.
         onnx: write a folder of ONNX graphs and a card instead; see `write_onnx`.
+        origins: the models that it was trained from, instead of those that its file names; see
+            `origins_of`.
 
     Raises:
         InputError: the model is missing or damaged, or the name is of another kind of file.
@@ -67,16 +74,19 @@ def export(
     if not is_folder and path.suffix != SUFFIX:
         raise InputError(f"{path}: give the name of a folder, or of a file that ends in {SUFFIX}")
     captioner = model if isinstance(model, Captioner) else load(model)
-    if onnx:
-        from captioning.captioner.onnx_graphs import write_onnx
-
-        card = model_card(captioner, evaluation, license, onnx)
-        write_onnx(captioner, path, calibration)
-        _write_card(card, path)
-        return
     config, tensors = captioner.config, captioner.model.state_dict()
     if not isinstance(model, Captioner):
         config, tensors = read(path_of(model))
+    if origins:
+        config = config | {ORIGINS: [dict(origin) for origin in origins]}
+    origins = config.get(ORIGINS, ())
+    if onnx:
+        from captioning.captioner.onnx_graphs import write_onnx
+
+        card = model_card(captioner, evaluation, license, onnx, origins)
+        write_onnx(captioner, path, calibration)
+        _write_card(card, path)
+        return
     encoder = config["model"]["encoder"]
     if "weights" in encoder:  # a file's place on the training's machine
         config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
@@ -94,13 +104,27 @@ def export(
     for file in (path / MODEL_FILE, path / CONFIG_FILE, path / CARD) if is_folder else (path,):
         remove_unfinished(file)
     if is_folder:
-        card = model_card(captioner, evaluation, license)
+        card = model_card(captioner, evaluation, license, origins=origins)
         path, metadata = made_folder(path) / MODEL_FILE, {"format": "pt"}
         _write_card(card, path.parent)
         write_json(path.with_name(CONFIG_FILE), config)
     with written_whole(path) as temporary:
         # The writer of safetensors would not say that the disk is full.
         temporary.write_bytes(save(saved_tensors, metadata=metadata))
+
+
+def origins_of(start: str | Path) -> list[dict[str, str]]:
+    """The models that a training from `start` comes from, that one first, for its model card.
+
+    Each has its name and, if it comes with the package, its data and their terms.
+    """
+    path = path_of(start)
+    for shipped in shipped_models():
+        if shipped.file == path:
+            return [{"model": shipped.name, "data": shipped.data, "terms": shipped.licence}]
+    name = str(start) if str(start).startswith(HUB_PREFIX) else path.name
+    config, _ = read(path)
+    return [{"model": name}, *config.get(ORIGINS, ())]
 
 
 def _write_card(card: str, folder: Path) -> None:
@@ -113,6 +137,7 @@ def model_card(
     evaluation: str | Path | None = None,
     license: str | None = None,
     onnx: bool = False,
+    origins: Sequence[Mapping[str, str]] = (),
 ) -> str:
     """Return the card as Markdown, after the YAML that the Hugging Face Hub reads; see `export`."""
     import yaml  # only here: loading a model needs neither
@@ -147,6 +172,7 @@ def model_card(
             view=captioner.preprocessing,
             license=license,
             onnx=onnx,
+            origins=origins,
         )
     except (AttributeError, TypeError, ValueError, TemplateError):
         raise InputError(f"{evaluation}: not what `captioning evaluate` writes") from None

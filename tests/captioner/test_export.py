@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 from PIL import Image
 
 from captioning.captioner import export, load
-from captioning.captioner.exporting import model_card
+from captioning.captioner.exporting import model_card, origins_of
 from captioning.commands import main
 from captioning.data.records import Record
 from captioning.errors import InputError
@@ -128,6 +129,20 @@ def test_the_card_has_the_numbers_of_the_evaluation(
     assert str(shapes_data.parent) not in card + json.dumps(report)
     head = yaml.safe_load(card.split("---\n")[1])
     assert (head["license"], head["pipeline_tag"]) == ("cc-by-4.0", "image-to-text")
+
+
+def test_the_card_names_the_models_that_a_model_was_trained_from(tmp_path: Path) -> None:
+    origins = origins_of("photos")
+    export("shapes", tmp_path / "first.safetensors", origins=origins)
+    origins = origins_of(tmp_path / "first.safetensors")
+    export(load("shapes"), tmp_path / "second.safetensors", origins=origins)
+    assert main(["export", str(tmp_path / "second.safetensors"), str(tmp_path / "folder")]) == 0
+    card = (tmp_path / "folder/README.md").read_text()
+    [first, second] = re.findall(r"- Trained from .*", card)
+    assert "`first.safetensors`, whose card" in first
+    assert re.search("`photos`, which learnt from .* Flickr8k .* Terms: .* Apache", second)
+    assert str(tmp_path) not in card
+    assert "Origin" not in model_card(load("shapes"))
 
 
 def test_a_card_without_an_evaluation_says_so_and_has_no_scores() -> None:

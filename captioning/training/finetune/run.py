@@ -7,6 +7,7 @@ from typing import Any
 
 from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import Calibration
+from captioning.captioner.exporting import origins_of
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, good_captions
@@ -121,7 +122,8 @@ def finetune(
         rehearsal_folder=keep,
         keeps_content=plan.keeps_content,
     )
-    export(choice.captioner, run_folder.model_file, calibration=calibration)
+    origins = origins_of(model)
+    export(choice.captioner, run_folder.model_file, calibration=calibration, origins=origins)
     train_hashes = None if choice.is_earlier else photos.train_hashes()
     run_folder.finish(arguments, plan.epochs, train_hashes)
     if not keep_features:
