@@ -17,8 +17,8 @@ from captioning.evaluation.report import Report
 from captioning.progress_bar import ProgressBar, say
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, cider_report
 from captioning.training.finetune.outcome import UNRELATED_CIDER, Outcome, content_report
-from captioning.training.finetune.photos import CaptionWords, Photos
-from captioning.training.finetune.plan import Plan, language_lesson
+from captioning.training.finetune.photos import FREQUENT, CaptionWords, Photos
+from captioning.training.finetune.plan import Plan
 from captioning.web.page import PHOTOS
 
 EXAMPLES = "examples.html"
@@ -75,16 +75,16 @@ def say_plan(
     )
     if words.is_other_language:
         say(counts)
-        rare = ""
-        if words.rare_count:
-            rare = (
-                f"; of {words.count:,} words {words.rare_count:,} are left out, which occur fewer "
-                f"than {photos.min_count} times"
-            )
-        say(
-            f"captions in another language than {model_name}'s: none of its words is kept; so "
-            f"many captions usually teach {language_lesson(photos.caption_count)}{rare}"
+        line = (
+            f"captions in another language than {model_name}'s: none of its words is kept, so "
+            f"these captions alone teach {words.count:,} words, of which {words.frequent_count:,} "
+            f"occur {FREQUENT} times or more"
         )
+        if words.rare_count:
+            line += (
+                f" and {words.rare_count:,} fewer than {photos.min_count} times, which are left out"
+            )
+        say(line)
     else:
         say(f"{counts}: usually good for {Plan.of(len(photos.train)).lesson}")
     if rehearsal_folder is not None:

@@ -28,6 +28,9 @@ Measured shares: 0.95 of drawn scenes, 0.77 of X-ray scans, 0.22 of Dutch and 0.
 captions.
 """
 
+FREQUENT = 5
+"""Minimum number of occurrences of a frequent word."""
+
 HASH_LENGTH = 12
 """Characters of a photo's hash that tell it from the others of a folder."""
 
@@ -118,6 +121,7 @@ class CaptionWords:
         is_other_language: whether the start is of another language.
         longest: the 99th percentile of the captions' lengths.
         count: number of words of all training captions.
+        frequent_count: number of those that occur `FREQUENT` times or more.
         rare_count: number of those that occur too rarely to be learnt (`Photos.min_count`).
         tokenizer_name: of the tokenizer that splits the captions into words.
     """
@@ -126,6 +130,7 @@ class CaptionWords:
     is_other_language: bool
     longest: int
     count: int
+    frequent_count: int
     rare_count: int
     tokenizer_name: TokenizerName
 
@@ -150,6 +155,7 @@ class CaptionWords:
             not are_known and len(vocabulary) > FEW_WORDS,
             min(longest, max(Search.limits["max_length"])),
             len(counts),
+            sum(count >= FREQUENT for count in counts.values()),
             sum(count < photos.min_count for count in counts.values()),
             tokenizer_name,
         )

@@ -58,20 +58,6 @@ class Plan(NamedTuple):
         return max(count for count in range(1, upper_bound + 1) if self.epochs % count == 0)
 
 
-LANGUAGE_LESSONS: list[tuple[float, str]] = [
-    (100, "a few dozen words and no grammar"),
-    (500, "frequent words and short phrases"),
-    (3_000, "plain sentences of frequent words"),
-    (float("inf"), "sentences"),
-]
-"""What captions of another language teach, by exclusive upper bound of their number."""
-
-
-def language_lesson(caption_count: int) -> str:
-    """What so many captions of another language than the start's can teach."""
-    return next(lesson for upper_bound, lesson in LANGUAGE_LESSONS if caption_count < upper_bound)
-
-
 PLANS: list[tuple[float, Plan]] = [
     (20, Plan(0, MAX_EPOCHS, 4, "a first try; give more")),
     (100, Plan(0, MAX_EPOCHS, 8, "the words and manner of captions")),
