@@ -16,7 +16,6 @@ from captioning.captioner import Captioner, load
 from captioning.configurable import IMPORT
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import DataSet
-from captioning.data.tokenizer_names import TokenizerName
 from captioning.device import fast_precision
 from captioning.errors import InputError
 from captioning.files import made_folder, only_writer, remove_unfinished, written_whole
@@ -72,12 +71,11 @@ class TrainCLI(LightningCLI):
         untyped = {"fail_untyped": False}
         parser.add_class_arguments(pl.Trainer, "trainer", instantiate=False, **untyped)
         parser.add_class_arguments(CaptioningModule, "model", skip={"start"}, **untyped)
-        parser.add_class_arguments(CaptionData, "data", **untyped)
+        # jsonargparse would copy thousands of words for each of them, eight times.
+        parser.add_class_arguments(CaptionData, "data", skip={"words"}, **untyped)
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
-        sources = ("model.initial", "data.tokenizer", "data.keep_words")
-        parser.link_arguments(sources, "data.words", compute_fn=self.words_of_start)
         parser.add_class_arguments(checkpoints.BestCheckpoint, "checkpoints")
         parser.add_class_arguments(StopEarly, "early_stopping")
         parser.add_class_arguments(loggers.ValidationTable, "validation_table")
@@ -118,19 +116,15 @@ class TrainCLI(LightningCLI):
         ):
             parser.add_argument(f"--{name}", type=value_type, default=default, help=description)
 
-    def words_of_start(
-        self, initial: str | None, tokenizer: TokenizerName = "ptb", keep_words: bool = True
-    ) -> tuple[str, ...]:
-        """The words of `model.initial` that the vocabulary begins with; opens that model."""
-        if self.start is None and initial is not None:
-            self.start = load(initial, kernels=False)
-        return start_words(self.start, tokenizer, keep_words)
-
     def _build_module(self, module: type[CaptioningModule], **arguments: Any) -> CaptioningModule:
         return module(start=self.start, **arguments)
 
     def _build_data(self, data_module: type[CaptionData], **arguments: Any) -> CaptionData:
-        data = data_module(**arguments)
+        initial = self.config.model.initial
+        if self.start is None and initial is not None:
+            self.start = load(initial, kernels=False)
+        words = start_words(self.start, arguments["tokenizer"], arguments["keep_words"])
+        data = data_module(**arguments, words=words)
         if self.data_set is not None:
             data.data_set = self.data_set
         return data
