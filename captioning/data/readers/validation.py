@@ -45,6 +45,8 @@ def with_validation(
     undivided = divided.pop("", [])
     if "val" not in map(split_in, divided) and divided.get("train"):
         undivided += divided.pop("train")
+    if not undivided:
+        return dict(divided)
     if val_fraction is None:
         val_fraction = DEFAULT_VAL_FRACTION
     originals: dict[str, str] = {}
