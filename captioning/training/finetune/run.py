@@ -1,6 +1,7 @@
 """Finetunes a model on a folder of captioned photos: read, plan, fit, choose, calibrate, report."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from captioning.errors import InputError
 from captioning.evaluation.assessment import assess, good_captions
 from captioning.evaluation.calibration_fit import borrowed_calibration, fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport
-from captioning.evaluation.manner import Manner
 from captioning.evaluation.report import scene_judge
 from captioning.files import made_folder
 from captioning.progress_bar import say
@@ -88,40 +88,12 @@ def finetune(
     if photos.train_count < MANNER_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
-    checkpoint = _train(
-        start,
-        photos,
-        words,
-        plan=plan,
-        manner=start_captions.manner,
-        model_name=str(model),
-        run_folder=run_folder,
-        seed=seed,
-        arguments=arguments,
-        continues=continues,
-        overwrite=overwrite,
-    )
+    finetuning = Finetuning(start, str(model), photos, words, plan, start_captions, run_folder)
+    checkpoint = finetuning.train(arguments, continues=continues, overwrite=overwrite)
     if run_folder.is_finished():  # nothing was left to train
         return run_folder.model_file
-    choice = _choose(
-        start,
-        photos,
-        words,
-        checkpoint,
-        plan=plan,
-        start_captions=start_captions,
-        model_name=str(model),
-        run_folder=run_folder,
-    )
-    calibration = calibration_of(
-        start,
-        photos,
-        choice,
-        tokenizer_name=words.tokenizer_name,
-        folder=folder,
-        rehearsal_folder=keep,
-        keeps_content=plan.keeps_content,
-    )
+    choice = finetuning.choose(checkpoint)
+    calibration = finetuning.calibrate(choice, folder, rehearsal_folder=keep)
     origins = origins_of(model)
     export(choice.captioner, run_folder.model_file, calibration=calibration, origins=origins)
     train_hashes = None if choice.is_earlier else photos.train_hashes()
@@ -158,130 +130,138 @@ def _arguments(
     }
 
 
-def _choose(
-    start: Captioner,
-    photos: Photos,
-    words: CaptionWords,
-    checkpoint: Path,
-    *,
-    plan: Plan,
-    start_captions: StartCaptions,
-    model_name: str,
-    run_folder: RunFolder,
-) -> Choice:
-    """Choose between the trained captioner, the start and an earlier one; say what has changed."""
-    earlier = run_folder.earlier_model()
-    earlier_train_ids: list[int | str] = []
-    if earlier is not None:
-        for record in photos.validation:
-            if photos.short_hash(record) in earlier.train_hashes:
-                earlier_train_ids.append(record.image_id)
-    choice = best_between(
-        start,
-        load(checkpoint),
-        [photos.val, photos.rehearsal_val],
-        start_captions=start_captions.captions,
-        tokenizer_name=words.tokenizer_name,
-        model_name=model_name,
-        start_weights=_start_weights(words, start_captions.manner, plan),
-        earlier=None if earlier is None else earlier.captioner,
-        earlier_train_ids=earlier_train_ids,
-    )
-    say_result(
-        start,
-        photos,
-        choice,
-        start_captions=start_captions,
-        tokenizer_name=words.tokenizer_name,
-        run_folder=run_folder.path,
-    )
-    save_kept_page(run_folder.path, choice.captioner, photos.validation, kept_model(choice))
-    return choice
+@dataclass(frozen=True)
+class Finetuning:
+    """A training of a captioner on photos, and what follows from it.
 
-
-def _start_weights(words: CaptionWords, manner: Manner, plan: Plan) -> Sequence[float]:
-    """The weights of the start to try in a mixture with the trained model.
-
-    None but 0 if its words are not kept; or if the captions have a manner of their own, which
-    mixtures lose: a quarter of the start's parameters makes a quarter of them return to its manner.
+    Attributes:
+        start: the captioner that it starts from.
+        model_name: the name or the file of the start.
+        photos: the photos.
+        words: of their captions.
+        plan: how long and how deeply to train.
+        start_captions: what the start says of the photos.
+        run_folder: for the files of the training.
     """
-    if not words.are_known or (plan.keeps_content and manner.is_distinct):
-        return START_WEIGHTS[:1]
-    return START_WEIGHTS
 
+    start: Captioner
+    model_name: str
+    photos: Photos
+    words: CaptionWords
+    plan: Plan
+    start_captions: StartCaptions
+    run_folder: RunFolder
 
-def calibration_of(
-    start: Captioner,
-    photos: Photos,
-    best: Choice,
-    *,
-    tokenizer_name: TokenizerName,
-    folder: str | Path,
-    rehearsal_folder: str | Path | None,
-    keeps_content: bool,
-) -> Calibration | None:
-    """The calibration on the photos to validate on.
+    def train(self, arguments: dict[str, Any], *, continues: bool, overwrite: bool) -> Path:
+        """Train, and return the best checkpoint, or the last one.
 
-    With one caption per photo it is the start's, if the model keeps what the start knows of such
-    photos. None if the start is the best, which keeps its own, and, with a line, if it is not
-    possible.
-    """
-    if best.captioner is start:
-        return None
-    try:
-        judge = scene_judge(folder, "val") if rehearsal_folder is None else None
-        judge = judge or partial(
-            good_captions, records=photos.val, tokenizer=tokenizer_name, others=photos.train
+        Args:
+            arguments: by which the run is recognised (`_arguments`).
+            continues: whether to go on from the last checkpoint.
+            overwrite: whether to replace another training.
+        """
+        settings = {"seed_everything": arguments["--seed"]} | training_settings(
+            self.start,
+            self.photos,
+            self.words,
+            plan=self.plan,
+            manner=self.start_captions.manner,
+            model_name=self.model_name,
+            run_folder=self.run_folder,
         )
-        assessed = assess(best.captioner, photos.val, judge=judge)
-        calibration = fit_calibration(assessed, start.calibration)
-        halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
-    except InputError as error:
-        if keeps_content and start.has_confidence():
-            say(
-                "calibrated as the model before, since photos have one caption each: captions are "
-                "as sure as its captions of the same photos, on average"
+        self.run_folder.prepare(settings, arguments, overwrite)
+        on_start = partial(self.run_folder.begin, arguments, overwrite)
+        options = {"resume": continues, "overwrite": not continues}
+        try:
+            with without_offline_board():
+                checkpoint = train(settings | options, self.start, self.photos.data_set, on_start)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; go on by the same command") from None
+        assert checkpoint is not None  # there is one process only
+        # A few validation photos would choose the luckiest epoch: the last average is as good.
+        return self.run_folder.path / LAST if self.plan.keeps_content else checkpoint
+
+    def choose(self, checkpoint: Path) -> Choice:
+        """Choose the trained captioner, the start or an earlier one; say what has changed."""
+        photos, tokenizer_name = self.photos, self.words.tokenizer_name
+        earlier = self.run_folder.earlier_model()
+        earlier_train_ids: list[int | str] = []
+        if earlier is not None:
+            for record in photos.validation:
+                if photos.short_hash(record) in earlier.train_hashes:
+                    earlier_train_ids.append(record.image_id)
+        choice = best_between(
+            self.start,
+            load(checkpoint),
+            [photos.val, photos.rehearsal_val],
+            start_captions=self.start_captions.captions,
+            tokenizer_name=tokenizer_name,
+            model_name=self.model_name,
+            start_weights=self._start_weights(),
+            earlier=None if earlier is None else earlier.captioner,
+            earlier_train_ids=earlier_train_ids,
+        )
+        folder = self.run_folder.path
+        say_result(
+            self.start,
+            photos,
+            choice,
+            start_captions=self.start_captions,
+            tokenizer_name=tokenizer_name,
+            run_folder=folder,
+        )
+        save_kept_page(folder, choice.captioner, photos.validation, kept_model(choice))
+        return choice
+
+    def _start_weights(self) -> Sequence[float]:
+        """The weights of the start to try in a mixture with the trained model.
+
+        None but 0 if its words are not kept; or if the captions have a manner of their own, which
+        mixtures lose: a quarter of the start's parameters makes a quarter of them return to its
+        manner.
+        """
+        has_manner = self.plan.keeps_content and self.start_captions.manner.is_distinct
+        if not self.words.are_known or has_manner:
+            return START_WEIGHTS[:1]
+        return START_WEIGHTS
+
+    def calibrate(
+        self, choice: Choice, folder: str | Path, rehearsal_folder: str | Path | None
+    ) -> Calibration | None:
+        """Fit the calibration of the chosen captioner on the photos to validate on.
+
+        With one caption per photo it is the start's, if the model keeps what the start knows of
+        such photos. None if the start is the best, which keeps its own, and, with a line, if it is
+        not possible.
+
+        Args:
+            choice: what was chosen.
+            folder: of the photos.
+            rehearsal_folder: of the photos to rehearse; None for none.
+        """
+        start, photos, captioner = self.start, self.photos, choice.captioner
+        if captioner is start:
+            return None
+        try:
+            judge = scene_judge(folder, "val") if rehearsal_folder is None else None
+            judge = judge or partial(
+                good_captions,
+                records=photos.val,
+                tokenizer=self.words.tokenizer_name,
+                others=photos.train,
             )
-            paths = [record.image for record in (*photos.train[:READ_PHOTOS], *photos.val)]
-            return borrowed_calibration(start, best.captioner, paths)
-        say(f"not calibrated, so captions have no confidence: {error}")
-        return None
-    say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
-    return calibration
-
-
-def _train(
-    start: Captioner,
-    photos: Photos,
-    words: CaptionWords,
-    *,
-    plan: Plan,
-    manner: Manner,
-    model_name: str,
-    run_folder: RunFolder,
-    seed: int,
-    arguments: dict[str, Any],
-    continues: bool,
-    overwrite: bool,
-) -> Path:
-    """Train, and return the best checkpoint, or the last one."""
-    settings = {"seed_everything": seed} | training_settings(
-        start,
-        photos,
-        words,
-        plan=plan,
-        manner=manner,
-        model_name=model_name,
-        run_folder=run_folder,
-    )
-    run_folder.prepare(settings, arguments, overwrite)
-    on_start = partial(run_folder.begin, arguments, overwrite)
-    options = {"resume": continues, "overwrite": not continues}
-    try:
-        with without_offline_board():
-            checkpoint = train(settings | options, start, photos.data_set, on_start)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; go on by the same command") from None
-    assert checkpoint is not None  # there is one process only
-    # A few validation photos would choose the luckiest epoch: the last average is as good.
-    return run_folder.path / LAST if plan.keeps_content else checkpoint
+            assessed = assess(captioner, photos.val, judge=judge)
+            calibration = fit_calibration(assessed, start.calibration)
+            halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
+        except InputError as error:
+            if self.plan.keeps_content and start.has_confidence():
+                say(
+                    "calibrated as the model before, since photos have one caption each: captions "
+                    "are as sure as its captions of the same photos, on average"
+                )
+                paths = [record.image for record in (*photos.train[:READ_PHOTOS], *photos.val)]
+                return borrowed_calibration(start, captioner, paths)
+            say(f"not calibrated, so captions have no confidence: {error}")
+            return None
+        say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
+        return calibration
