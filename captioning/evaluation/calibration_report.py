@@ -91,7 +91,7 @@ class CalibrationReport:
         words: list[Any] = []
         naming: list[Any] = []
         for assessment, calibration in parts:
-            features = torch.from_numpy(assessment.features).double()
+            features = torch.tensor(assessment.features, dtype=torch.double)  # a copy
             photo_kinds = calibration.photo_kind(torch.from_numpy(assessment.vectors)[:, None])
             features[:, -1] = photo_kinds
             captions.append((calibration.confidence(features).numpy(), assessment.is_good))

@@ -174,7 +174,13 @@ def test_captions_in_another_language_get_no_chance_of_being_named(shapes_data: 
     assert captioner(records[0].image).named == ()
 
 
-@pytest.mark.parametrize("start", [HAND, None], ids=["calibrated", "uncalibrated"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(HAND, id="calibrated"),
+        pytest.param(None, id="uncalibrated", marks=pytest.mark.integration),
+    ],
+)
 def test_calibrate_writes_a_model_whose_reliability_evaluate_measures(
     start: Calibration | None, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from captioning.evaluation.calibration_fit import UNCALIBRATED, ZEROS, fit_calib
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
 
 
+@cache
 def assessment(images: int = 4000, seed: int = 0) -> Assessment:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
@@ -44,6 +46,7 @@ def assessment(images: int = 4000, seed: int = 0) -> Assessment:
     )
 
 
+@cache
 def assessment_of_two_sets(images: int = 4000, seed: int = 0) -> Assessment:
     """Photos of two data sets, which their vectors tell apart."""
     photos = assessment(images, seed)
@@ -157,7 +160,9 @@ def test_twelve_photos_move_the_confidence_in_others_little(of_sets: Callable[..
     assert np.mean(moved) < 0.15
 
 
-@pytest.mark.parametrize("images", [5, 14, 40])
+@pytest.mark.parametrize(
+    "images", [14, *(pytest.param(count, marks=pytest.mark.integration) for count in (5, 40))]
+)
 def test_a_few_photos_calibrate_better_than_their_share(images: int) -> None:
     # Of photos with fewer good captions.
     start = replace(fit_calibration(assessment(seed=1)), bias=-0.7)
