@@ -54,7 +54,8 @@ def process_of(end: int, *arguments: str) -> Iterator[httpx.URL]:
 
 
 @pytest.fixture
-def ask(captioner: Captioner) -> Iterator[Ask]:
+def ask(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    monkeypatch.setattr("captioning.serving.decoding.PROCESSES", 1)  # each takes time to start
     captioner.search = BeamSearch(max_length=5)
     with ExitStack() as stack:
 

@@ -1,4 +1,5 @@
 import socket
+from itertools import product
 
 import pytest
 from starlette.testclient import TestClient
@@ -15,34 +16,27 @@ HOSTS = {
 """The Host header of requests, by the status of their answers."""
 
 
-@pytest.mark.parametrize("path", ["/", "/health"])
-@pytest.mark.parametrize("status", HOSTS)
-def test_only_loopback_is_answered(client: TestClient, status: int, path: str) -> None:
-    for host in HOSTS[status]:
-        answer = client.get(path, headers={"Host": host})
-        assert answer.status_code == status, host
-        if status == 421:  # a page whose name was rebound
-            assert_refused(answer, 421, f"this server is not {host.split(':')[0]}; ")
+def test_only_loopback_is_answered(client: TestClient) -> None:
+    for status, hosts in HOSTS.items():
+        for host, path in product(hosts, ("/", "/health")):
+            answer = client.get(path, headers={"Host": host})
+            assert answer.status_code == status, host
+            if status == 421:  # a page whose name was rebound
+                assert_refused(answer, 421, f"this server is not {host.split(':')[0]}; ")
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://localhost:3000"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}, 200),
-    ],
-)
-def test_only_the_servers_own_page_sends_photos(
-    client: TestClient, photo: bytes, headers: dict[str, str], status: int
-) -> None:
-    answer = client.post("/caption", files={"photo": photo}, headers=headers)
-    assert answer.status_code == status
-    if status == 403:
+def test_only_the_servers_own_page_sends_photos(client: TestClient, photo: bytes) -> None:
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:3000"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        answer = client.post("/caption", files={"photo": photo}, headers=headers)
         assert_refused(answer, 403, "pages of other sites may not send photos")
+    own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    assert client.post("/caption", files={"photo": photo}, headers=own).status_code == 200
 
 
 def test_a_page_behind_an_allowed_proxy_sends_photos(ask: Ask, photo: bytes) -> None:
