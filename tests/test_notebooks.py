@@ -7,8 +7,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from ipykernel.kernelspec import write_kernel_spec
-from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -65,6 +63,9 @@ def complaints(notebook: NotebookNode) -> list[NotebookNode]:
 
 def executed(name: str, jupyter: Path) -> NotebookNode:
     """A notebook after it has run from top to bottom, and the answers to its exercises after it."""
+    from ipykernel.kernelspec import write_kernel_spec  # these take a second to import
+    from nbclient import NotebookClient
+
     notebook = committed(name)
     length = len(notebook.cells)
     notebook.cells += map(nbformat.v4.new_code_cell, answers(notebook))
