@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from captioning.metrics.scores import Scores
 from captioning.training.module import CaptioningModule
 from captioning.training.objectives import Loss, Objective
 from captioning.training.train_cli import train
+from tests.conftest import Trained
 
 Train = Callable[..., Path]
 
@@ -78,6 +80,13 @@ def train_into(tiny_config: Path, tmp_path: Path) -> Train:
         return folder
 
     return run
+
+
+@pytest.fixture
+def two_epochs(trained: Trained, tmp_path: Path) -> Path:
+    """The folder that `train_into` names "run", after two epochs, to go on with."""
+    ended = trained("two-epochs", *QUICK, "--trainer.max_epochs=2")
+    return shutil.copytree(ended, tmp_path / "run")
 
 
 def saved(folder: Path, name: str = "last.ckpt") -> dict[str, Any]:

@@ -54,7 +54,8 @@ def test_a_checkpoint_holds_the_average_and_the_latest_weights(
         seen.append(module.state_dict()[WEIGHT].clone())
 
     monkeypatch.setattr(ValidationTable, "on_validation_epoch_end", look)
-    folder = train_into("run", *AVERAGED, "--data.features", str(tmp_path / "features"))
+    options = (f"--data.features={tmp_path / 'features'}", "--trainer.max_epochs=1")
+    folder = train_into("run", *AVERAGED, *options)
     last = saved(folder)
     assert not last["state_dict"][WEIGHT].equal(last["current_model_state"][WEIGHT])
     assert seen[-1].equal(last["state_dict"][WEIGHT])  # validations see the average, too

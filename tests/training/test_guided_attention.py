@@ -243,7 +243,8 @@ def test_a_linear_layer_after_the_mean_scores_regions_too(
 
 
 @pytest.mark.parametrize(
-    ("backbone", "known"), [("mobilenet_v2", True), ("resnet18", True), ("convnext_tiny", False)]
+    ("backbone", "known"),
+    [("mobilenet_v2", True), ("resnet18", True), ("mobilenet_v3_large", False)],
 )
 def test_an_encoder_that_starts_from_weights_has_classes(
     backbone: str, known: bool, tmp_path: Path

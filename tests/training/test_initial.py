@@ -135,7 +135,7 @@ def test_other_words_first_are_refused(checkpoint: Path) -> None:
 
 
 def test_a_training_adds_the_words_of_its_captions(train_into: Train, capsys: Capture) -> None:
-    once = ("--trainer.max_epochs", "1")
+    once = ("--trainer.max_steps", "1")
     few = train_into("few", *once, "--data.min_count", "4") / "last.ckpt"
     more = train_into("more", *once, "--model.initial", str(few), "--data.min_count", "1")
     more /= "last.ckpt"

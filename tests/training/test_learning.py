@@ -46,7 +46,7 @@ def test_six_scenes_are_learnt_by_heart(
         in_japanese(data)
     folder = train_into(
         "run",
-        *("--kernels", kernels, "--trainer.precision", "32-true"),
+        *("--kernels", kernels, "--trainer.precision", "32-true", "--trainer.logger", "false"),
         *("--data.reader.init_args.root", str(data), "--data.tokenizer", tokenizer),
         *("--data.val_split", "train", "--data.batch_size", "6", "--data.size", "48"),
         *("--model.decoder.init_args.embedding_dim", "64"),

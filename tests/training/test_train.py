@@ -41,6 +41,7 @@ def test_features_are_used_by_the_next_training(
 ) -> None:
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
+    frozen += ("--trainer.max_epochs", "1")
     first = train_into("a", *frozen)
     # No photo is read.
     monkeypatch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
@@ -114,14 +115,15 @@ def test_every_listed_class_of_lightning_works(
 
 
 def test_the_best_checkpoint_has_the_offset_of_its_encoder(train_into: Train) -> None:
-    run = train_into("run", "--model.encoder_learning_rate=0.01")
+    once = "--trainer.max_epochs=1"
+    run = train_into("run", "--model.encoder_learning_rate=0.01", once)
     captioner = load(run / "best.ckpt")
     side = captioner.preprocessing.size
     measured = measured_offset(captioner.model.encoder, side)
     assert captioner.model.encoder.offsets == {side: measured}
     assert load(run / "last.ckpt").model.encoder.offset(side) != (0, 0)
 
-    frozen = train_into("frozen", "--model.encoder.init_args.trainable_stages=0")
+    frozen = train_into("frozen", "--model.encoder.init_args.trainable_stages=0", once)
     offsets = [load(frozen / name).model.encoder.offsets for name in ("best.ckpt", "last.ckpt")]
     assert offsets[0] == offsets[1] == {side: offsets[0][side]}
     assert offsets[0][side] != measured
