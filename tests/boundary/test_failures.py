@@ -124,7 +124,13 @@ def last_line(capsys: Capture) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.integration if name == "train" else ())
+        for name in WRITERS
+    ],
+)
 def test_after_a_kill_and_a_full_disk_a_command_goes_on(
     name: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -229,16 +235,16 @@ def full(*given: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fill", "owner"),
+    ("name", "fill", "owner"),
     [
-        (full, "the GPU's"),
-        (lambda *given: bytes(2**60), "the"),
-        (lambda *given: np.zeros(2**60, np.uint8), "the"),
-        (lambda *given: torch.zeros(2**60, dtype=torch.uint8), "the"),
+        ("train", full, "the GPU's"),
+        ("caption", full, "the GPU's"),
+        ("caption", lambda *given: bytes(2**60), "the"),
+        ("caption", lambda *given: np.zeros(2**60, np.uint8), "the"),
+        ("caption", lambda *given: torch.zeros(2**60, dtype=torch.uint8), "the"),
     ],
-    ids=["GPU", "Python", "NumPy", "PyTorch"],
+    ids=["train", "GPU", "Python", "NumPy", "PyTorch"],
 )
-@pytest.mark.parametrize("name", ["train", "caption"])
 def test_a_full_memory_is_one_line(
     name: str,
     fill: Callable[..., object],
