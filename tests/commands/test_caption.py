@@ -263,36 +263,34 @@ def test_no_earlier_text_stays_beside_a_photo_not_sure_of(
     assert (photos / "a.txt").read_text() != "earlier"
 
 
-@pytest.mark.parametrize(
-    ("output", "file"),
-    [
-        (["--csv", "out"], "out"),
-        (["--overlay", "out"], "out/a.png"),
-        (["--gif", "out"], "out/a.gif"),
-        (["--html", "out"], "out/a.html"),
-        (["--html", "out"], "out/index.html"),
-        (["--txt-dir", "out"], "out/a.txt"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
 def test_no_file_is_replaced_unless_asked_for(
-    caption: list[str],
-    output: list[str],
-    file: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    caption: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path(file).parent.mkdir(exist_ok=True)
-    Path(file).write_text("mine")
-    error = refusal([*caption, *output], capsys)
-    assert f"captioning: {file}: exists; " in error
-    assert "--overwrite" in error
-    assert Path(file).read_text("latin-1") == "mine"
-    assert {path.name for path in tmp_path.iterdir()} == {Path(file).parts[0], "photos"}
-    assert main([*caption, *output, "--overwrite"]) == 0
-    assert Path(file).read_text("latin-1") != "mine"
+    options = {
+        "table.csv": ["--csv", "table.csv"],
+        "overlays/a.png": ["--overlay", "overlays"],
+        "animations/a.gif": ["--gif", "animations"],
+        "pages/index.html": ["--html", "pages"],
+        "pages/a.html": ["--html", "pages"],
+        "texts/a.txt": ["--txt-dir", "texts"],
+    }
+    for name, output in options.items():
+        file = Path(name)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+        before = {*tmp_path.rglob("*")}
+        error = refusal([*caption, *output], capsys)
+        assert f"captioning: {name}: exists; " in error
+        assert "--overwrite" in error
+        assert file.read_text() == "mine"
+        assert {*tmp_path.rglob("*")} == before
+        file.unlink()
+    for name in options:
+        Path(name).write_text("mine")
+    outputs = [argument for output in options.values() for argument in output]
+    assert main([*caption, *dict.fromkeys(outputs), "--overwrite"]) == 0
+    assert all(Path(name).read_text("latin-1") != "mine" for name in options)
 
 
 def test_a_table_is_printed_with_nothing_beside_it(
