@@ -19,12 +19,26 @@ UNKNOWN = [("<unk>", ["<unk>"], 0), ("zzz <unk>", ["zzz unk"], 0.5 * (1 - 0.6))]
 """Half of the words match, in as many chunks."""
 
 
+def assert_scores(meteor: Meteor, rows: list[tuple[str, list[str], float]]) -> None:
+    """Compare METEOR of captions with expected scores."""
+    captions, references, expected = zip(*rows, strict=True)
+    tokens = [[text.split() for text in texts] for texts in references]
+    scores = meteor([caption.split() for caption in captions], tokens)
+    np.testing.assert_allclose(scores.images["METEOR"], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.integration  # reads a file of many paraphrases
 def test_scores_are_those_that_its_program_gave() -> None:
     pytest.importorskip("pycocoevalcap")
-    captions, references, measured = zip(*MEASURED, *UNKNOWN, strict=True)
-    written = [[text.split() for text in several] for several in references]
-    scores = Meteor()([caption.split() for caption in captions], written)
-    np.testing.assert_allclose(scores.images["METEOR"], measured, rtol=0, atol=1e-9)
+    assert_scores(Meteor(), MEASURED + UNKNOWN)
+
+
+def test_scores_without_paraphrases(tmp_path: Path) -> None:
+    pytest.importorskip("pycocoevalcap")
+    meteor = Meteor()
+    meteor._paraphrases = tmp_path / "paraphrase-en.gz"
+    meteor._paraphrases.write_bytes(gzip.compress(b""))
+    assert_scores(meteor, MEASURED[3:6] + MEASURED[8:11] + UNKNOWN)
 
 
 # Words of the reference and the caption, as `-writeAlignments` of the program has them.
