@@ -54,7 +54,7 @@ def text_of(beginning: str, repeated: str, end: str) -> str:
 
 
 @pytest.mark.parametrize("matcher", MATCHERS.values(), ids=MATCHERS.keys())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.builds(text_of, PART, st.lists(PART, min_size=1, max_size=3).map("".join), PART))
 @example(text_of("<", "\n", "\n"))
 @example(text_of("a", "S,", "\u0301"))
