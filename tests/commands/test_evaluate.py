@@ -16,6 +16,7 @@ from captioning.data.tokens import tokenize
 from captioning.maps import MAPS, NEEDS_EVIDENCE, head_names
 from captioning.models import TransformerDecoder
 from tests.conftest import Trained, draw_photos, refusal
+from tests.training.conftest import QUICK
 
 Capture = pytest.CaptureFixture[str]
 
@@ -158,6 +159,7 @@ def several_heads(request: pytest.FixtureRequest, trained: Trained) -> Path:
     """A checkpoint of another decoder than the paper's."""
     decoder, *given = request.param.split()
     options = [f"--model.decoder.init_args.{each}" for each in given]
+    options += ["--trainer.max_epochs=1", *QUICK]
     name = f"captioning.models.{decoder}"
     return trained(decoder, "--model.decoder", name, *options) / "best.ckpt"
 

@@ -13,6 +13,7 @@ import pytest
 from captioning.commands import main
 from captioning.shapes import write_shapes
 from tests.conftest import refusal
+from tests.training.conftest import QUICK
 
 Capture = pytest.CaptureFixture[str]
 
@@ -42,7 +43,8 @@ def test_a_configuration_names_classes_of_an_imported_module(
 @pytest.fixture
 def frozen(tiny_config: Path) -> list[str]:
     """Options of a training whose encoder is random and frozen."""
-    return ["--config", str(tiny_config), "--model.encoder.init_args.trainable_stages", "0"]
+    frozen = ["--config", str(tiny_config), "--model.encoder.init_args.trainable_stages", "0"]
+    return [*frozen, *QUICK]
 
 
 def test_evaluate_takes_the_features_that_a_training_computes(

@@ -85,8 +85,8 @@ def train_into(tiny_config: Path, tmp_path: Path) -> Train:
 @pytest.fixture
 def two_epochs(trained: Trained, tmp_path: Path) -> Path:
     """The folder that `train_into` names "run", after two epochs, to go on with."""
-    ended = trained("two-epochs", *QUICK, "--trainer.max_epochs=2")
-    return shutil.copytree(ended, tmp_path / "run")
+    run = trained("two-epochs", *QUICK, "--trainer.max_epochs=2")
+    return shutil.copytree(run, tmp_path / "run")
 
 
 def saved(folder: Path, name: str = "last.ckpt") -> dict[str, Any]:
