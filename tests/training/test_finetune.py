@@ -211,19 +211,24 @@ def test_a_finished_run_takes_at_most_twice_the_room_of_its_model(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.delenv("WANDB_MODE")
-    scenes, run = tmp_path / "scenes", tmp_path / "out"
-    write_shapes(scenes, train=60, val=9, test=1, progress=False)
-    model = tuned(scenes)
+    start, photos, run = load("shapes"), tmp_path / "photos", tmp_path / "out"
+    photos.mkdir()
+    write_shapes(tmp_path / "scenes", train=16, val=1, test=1, progress=False)
+    for image in (tmp_path / "scenes/train").glob("*.jpg"):
+        shutil.copy(image, photos)
+        caption = start(image).text  # so that no training is better than the start
+        (photos / image.name).with_suffix(".txt").write_text(caption)
+    model = tuned(photos)
     sizes = [file.stat().st_size for file in run.rglob("*") if file.is_file()]
     assert sum(sizes) <= 2 * model.stat().st_size
     assert not [*run.glob("wandb*"), *run.glob("features"), *run.glob("best.ckpt")]
-    page = (run / "validation.html").read_text()  # the start knows scenes, so it is kept
+    page = (run / "validation.html").read_text()
     assert "Captions are by the model as it was before the training" in page
-    [record, *_] = Coco(scenes, objects=False).read().records("val")
-    assert load("shapes")(record.image).text in page
-    tuned(scenes, epochs=2)
-    assert load(run / "earlier.safetensors").config == load("shapes").config
-    tuned(scenes, "all", keep_features=True)
+    record = read_photos(photos, None, False, {}).val[0]
+    assert record.captions[0] in page
+    tuned(photos, epochs=2)
+    assert load(run / "earlier.safetensors").config == start.config
+    tuned(photos, "all", keep_features=True)
     assert {"best.ckpt", "features", "last.ckpt"} <= {
         path.name for path in run.parent.glob("all/*")
     }
@@ -391,6 +396,11 @@ def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path
     assert scores[1] >= scores[0]
     wrong = [replace(record, captions=("nothing like it",)) for record in records]
     assert choose(load("shapes"), [wrong]).start_weight == 0
+    choose = partial(choose, spoilt, [records], start_weights=[0.0], earlier=load("shapes"))
+    choice = choose()
+    assert choice.is_earlier
+    assert choice.captions == captions
+    assert not choose(earlier_train_ids=[record.image_id for record in records]).is_earlier
 
 
 @pytest.mark.integration
