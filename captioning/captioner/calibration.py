@@ -38,6 +38,46 @@ LEAST_CHANCE = 1e-4
 """Probabilities are clipped to [LEAST_CHANCE, 1 - LEAST_CHANCE]."""
 
 
+WORD_FEATURES = ("log probability", "log probability without the photo")
+CAPTION_FEATURES = ("mean log ratio", "mean log probability")
+"""Features of reviews of words and of captions, in nats; the log ratio of a word is its log
+probability with the photo minus that without."""
+
+BIAS = "bias"
+"""The bias of a review's regression, among its weights."""
+
+
+PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.69, -0.42, 1.39), strict=True))
+PHOTO_CAPTION_WEIGHTS = dict(zip((*CAPTION_FEATURES, BIAS), (3.0, 0.43, 1.8), strict=True))
+"""The weights of the model that comes with the package, for models without their own."""
+
+
+@dataclass(frozen=True)
+class ReviewCalibration:
+    """What reviews of captions are computed from.
+
+    Attributes:
+        prior: the mean adapted annotation vector of many photos, which stands for no photo in
+            particular.
+        word_weights: of `WORD_FEATURES` and `BIAS`, in a logistic regression of whether the photo
+            bears a word out, where half of the words are borne out.
+        caption_weights: of `CAPTION_FEATURES` and `BIAS`, likewise of whether a caption belongs to
+            its photo. By default both are those of the photo model.
+
+    Raises:
+        InputError: a value is not a finite number.
+    """
+
+    prior: Sequence[float]
+    word_weights: Mapping[str, float] = field(default_factory=lambda: PHOTO_WORD_WEIGHTS)
+    caption_weights: Mapping[str, float] = field(default_factory=lambda: PHOTO_CAPTION_WEIGHTS)
+
+    def __post_init__(self) -> None:
+        numbers = [*self.prior, *self.word_weights.values(), *self.caption_weights.values()]
+        if not all(map(math.isfinite, numbers)):
+            raise InputError("the calibration has values without meaning; calibrate again")
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Calibrated probabilities of words, and the confidence in captions.
@@ -56,6 +96,7 @@ class Calibration:
             earlier versions do not have; empty if unknown.
         search: the config of the search whose captions it was fitted on; confidences hold for this
             search only.
+        review: of reviews of captions; None if it was not fitted.
 
     Raises:
         InputError: a value is not a finite number, or has no meaning.
@@ -68,6 +109,7 @@ class Calibration:
     photo: Sequence[float] = ()
     named: Sequence[float] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
+    review: ReviewCalibration | None = None
 
     def __post_init__(self) -> None:
         numbers = [self.temperature, self.bias, *self.photo, *self.named]
@@ -80,11 +122,13 @@ class Calibration:
     def from_config(cls, config: Mapping[str, Any]) -> "Calibration":
         """Build the calibration of a file; features that the file lacks weigh 0."""
         means, weights = values_by_feature(config["means"]), values_by_feature(config["weights"])
+        review = config.get("review")
         return cls(
             **{
                 **config,
                 "means": {name: means.get(name, 0.0) for name in FEATURES},
                 "weights": {name: weights.get(name, 0.0) for name in FEATURES},
+                "review": review and ReviewCalibration(**review),
             }
         )
 

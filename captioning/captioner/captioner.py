@@ -11,12 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from captioning.captioner.calibration import Calibration
+from captioning.captioner.calibration import Calibration, ReviewCalibration
 from captioning.captioner.caption import Caption, Captions
 from captioning.captioner.caption_builder import CaptionBuilder
 from captioning.captioner.configuration import CaptionerParts, build_parts
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
+from captioning.captioner.review import PRIOR_PHOTOS, Review, Reviewer, mean_memory
 from captioning.captioner.user_words import constrained_search, text_tokens
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
 from captioning.data.vocabulary import Vocabulary
@@ -272,6 +273,61 @@ class Captioner:
         captions = self.stream([photo], maps=maps, runners_up=runners_up, tokens=[tokens])
         [caption] = raise_errors(captions)
         return caption
+
+    def review(
+        self, photo: Photo, text: str, doubt: float = 0.5, wrong_share: float = 0.5
+    ) -> Review:
+        """Review a caption: does the photo bear it out, and each of its words?
+
+        Args:
+            photo: as for `stream`.
+            text: the caption; its words may be unknown.
+            doubt: words with a smaller chance are doubtful.
+            wrong_share: how many captions like this one are expected to be wrong; between 0 and 1.
+
+        Raises:
+            PhotoError: the photo cannot be read.
+            InputError: there are no words, or the model has no calibration of reviews.
+        """
+        if self.calibration is None or self.calibration.review is None:
+            raise InputError(
+                "this model is not calibrated for reviews; see captioning calibrate, or review "
+                "the captions of several photos"
+            )
+        [[review]] = raise_errors(self.reviews([photo], [[text]], doubt, wrong_share))
+        return review
+
+    def reviews(
+        self,
+        photos: Sequence[Photo],
+        texts: Sequence[Sequence[str]],
+        doubt: float = 0.5,
+        wrong_share: float = 0.5,
+        batch_size: int = BATCH_SIZE,
+    ) -> Iterator[list[Review] | PhotoError]:
+        """Yield the reviews of each photo's captions, or why the photo cannot be read.
+
+        A model without a calibration of reviews takes that of the model that comes with the
+        package, and the first of the photos as its prior.
+
+        Args:
+            photos: the photos.
+            texts: the captions of each photo.
+            doubt: as for `review`.
+            wrong_share: as for `review`.
+            batch_size: the most photos per batch.
+
+        Raises:
+            InputError: a caption has no words.
+        """
+        calibration = self.calibration and self.calibration.review
+        if calibration is None:
+            work = partial(mean_memory, self.network)
+            [prior] = self.batches(photos[:PRIOR_PHOTOS], work, PRIOR_PHOTOS, in_turn=True)
+            calibration = ReviewCalibration(prior.tolist())
+        reviewer = Reviewer(self.network, self.vocabulary, calibration, doubt, wrong_share)
+        for reviews in self.batches(photos, partial(reviewer.review, texts=texts), batch_size):
+            yield from reviews
 
     def constrained(
         self,

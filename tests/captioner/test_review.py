@@ -1,0 +1,125 @@
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioning.captioner import Captioner, load
+from captioning.captioner.calibration import (
+    BIAS,
+    CAPTION_FEATURES,
+    WORD_FEATURES,
+    Calibration,
+    ReviewCalibration,
+)
+from captioning.captioner.review import Review
+from captioning.errors import InputError, PhotoError
+from captioning.search.search import generable_log_probs
+from tests.captioner.test_captioner import PHOTOS
+from tests.conftest import checkpoint_of
+
+TEXTS = [["a red circle", "square"], ["a a red"], ["circle", "a square", "red"], ["a circle"]]
+
+
+@pytest.fixture
+def reviewer(captioner: Captioner) -> Captioner:
+    """The tiny model with a calibration of reviews."""
+    width = captioner.model.adapter.output_dim
+    prior = torch.randn(width, generator=torch.Generator().manual_seed(4)).tolist()
+    zeros = dict.fromkeys(("mean log probability",), 0.0)
+    captioner.calibration = Calibration.from_config(
+        {"temperature": 1.0, "means": zeros, "weights": zeros, "bias": 0.0}
+    )
+    word_weights = dict(zip((*WORD_FEATURES, BIAS), (0.1, -0.05, 0.5), strict=True))
+    caption_weights = dict(zip((*CAPTION_FEATURES, BIAS), (0.1, 0.02, 0.3), strict=True))
+    review = ReviewCalibration(prior, word_weights, caption_weights)
+    captioner.calibration = replace(captioner.calibration, review=review)
+    return captioner
+
+
+def same(one: Review, other: Review) -> bool:
+    numbers = [
+        [chance or 0.0 for chance in (*review.chances, review.belongs)] for review in (one, other)
+    ]
+    is_near: bool = numbers[0] == pytest.approx(numbers[1], rel=1e-3)
+    return is_near and (one.words, one.doubtful) == (other.words, other.doubtful)
+
+
+def test_captions_of_a_batch_are_reviewed_as_one_by_one(reviewer: Captioner) -> None:
+    for photo, texts, reviews in zip(PHOTOS, TEXTS, reviewer.reviews(PHOTOS, TEXTS), strict=True):
+        assert not isinstance(reviews, PhotoError)
+        assert [
+            same(reviewer.review(photo, text), review)
+            for text, review in zip(texts, reviews, strict=True)
+        ] == [True] * len(texts)
+
+
+@torch.no_grad()
+def test_a_chance_follows_from_the_probabilities_with_and_without_the_photo(
+    reviewer: Captioner,
+) -> None:
+    assert reviewer.calibration is not None
+    assert reviewer.calibration.review is not None
+    text, calibration = "red circle", reviewer.calibration.review
+    review = reviewer.review(PHOTOS[0], text, wrong_share=0.5)
+    pixels = reviewer.preprocessing(PHOTOS[0]).pixels[None]
+    ids = torch.tensor([[reviewer.vocabulary.encode(text)]])
+    prior = torch.tensor(calibration.prior)[None, None]
+    log_probs = []
+    for vectors in (reviewer.model.adapter(reviewer.model.encode(pixels)), prior):
+        logits, _ = reviewer.model.decoder(vectors, ids[..., :-1])
+        log_probs.append(generable_log_probs(logits).gather(3, ids[..., 1:, None])[0, 0, :, 0])
+    seen, blind = log_probs
+    weights = calibration.word_weights
+    logits = weights[WORD_FEATURES[0]] * seen + weights[WORD_FEATURES[1]] * blind + weights[BIAS]
+    expected = (logits + math.log(3)).sigmoid()  # of two words, one is wrong in half the captions
+    assert review.chances == pytest.approx(expected[:2].tolist(), rel=1e-3)
+    weights, ratio = calibration.caption_weights, (seen - blind).mean()
+    logit = weights[CAPTION_FEATURES[0]] * ratio + weights[CAPTION_FEATURES[1]] * seen.mean()
+    assert review.belongs == pytest.approx(float((logit + weights[BIAS]).sigmoid()), rel=1e-3)
+
+
+def test_fewer_wrong_captions_raise_the_odds_by_bayes_rule(reviewer: Captioner) -> None:
+    half, tenth = (
+        reviewer.review(PHOTOS[1], "a circle", wrong_share=share) for share in (0.5, 0.1)
+    )
+    odds = [review.belongs / (1 - review.belongs) for review in (half, tenth)]
+    assert odds[1] / odds[0] == pytest.approx(9, rel=1e-3)
+
+
+def test_function_words_and_unknown_words_are_not_judged(reviewer: Captioner) -> None:
+    review = reviewer.review(PHOTOS[0], "A red zeppelin.", doubt=1.0)
+    assert review.words == ("a", "red", "zeppelin")
+    assert [chance is None for chance in review.chances] == [True, False, True]
+    assert review.unknown == ("zeppelin",)
+    assert review.doubtful == (1,)
+    [alternatives] = review.alternatives
+    assert "red" not in alternatives
+    assert review.right == review.belongs * (review.chances[1] or 0)
+
+
+def test_a_photo_that_cannot_be_read_is_named_and_the_others_are_reviewed(
+    reviewer: Captioner, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing.jpg"
+    error, reviews = reviewer.reviews([missing, PHOTOS[0]], [["a"], ["a circle"]])
+    assert isinstance(error, PhotoError)
+    assert not isinstance(reviews, PhotoError)
+    assert len(reviews) == 1
+
+
+def test_a_file_keeps_the_calibration_of_reviews(reviewer: Captioner, tmp_path: Path) -> None:
+    loaded = load(checkpoint_of(reviewer, tmp_path / "best.ckpt"))
+    assert same(loaded.review(PHOTOS[0], "a circle"), reviewer.review(PHOTOS[0], "a circle"))
+
+
+def test_a_model_without_a_calibration_needs_several_photos(captioner: Captioner) -> None:
+    with pytest.raises(InputError, match="not calibrated for reviews"):
+        captioner.review(PHOTOS[0], "a circle")
+    assert len(list(captioner.reviews(PHOTOS, TEXTS))) == len(PHOTOS)
+
+
+def test_a_share_of_wrong_captions_is_neither_none_nor_all(reviewer: Captioner) -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        reviewer.review(PHOTOS[0], "a circle", wrong_share=0.0)
