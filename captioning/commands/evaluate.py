@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -175,7 +176,7 @@ def calibrate(
     search_options: SearchOptions = SearchOptions(),
     features: Features = None,
 ) -> Path:
-    """Write a model with calibrated probabilities, and a confidence of each caption.
+    """Write a model with calibrated probabilities, a confidence of each caption, and reviews.
 
     The split should be one that the model was neither trained on nor chosen by. The confidence
     holds for the search that is given, which becomes the model's own. Few photos move little of a
@@ -187,6 +188,7 @@ def calibrate(
     from captioning.evaluation.calibration_report import CalibrationReport
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import scene_judge
+    from captioning.evaluation.review_fit import fit_review
     from captioning.files import made_folder
 
     data, split = data_options.data, data_options.split
@@ -211,7 +213,9 @@ def calibrate(
         data_sets=sets,
     )
     patterns = pattern_vectors(captioner)
-    calibration = fit_calibration(assessment, captioner.calibration, patterns)
+    start = captioner.calibration
+    review = fit_review(captioner, records, start and start.review, features)
+    calibration = replace(fit_calibration(assessment, start, patterns), review=review)
     report, *set_reports = CalibrationReport.across_halves(
         assessment, captioner.calibration, patterns
     )

@@ -89,7 +89,7 @@ def fit_calibration(
     start_means = np.array([start.means[name] for name in FEATURES])
     start_weights = np.array([start.weights[name] for name in FEATURES])
     bias_change = (means - start_means) @ start_weights
-    weights, bias = _logistic_regression(
+    weights, bias = logistic_regression(
         standardised,
         assessment.is_good,
         example_weights=assessment.image_weights,
@@ -161,7 +161,7 @@ def _fit_naming(
         intercept += float(kind_weight * kind_change)
     chances = np.concatenate(assessment.word_chances)[:, temperature]
     log_odds = logit(chances.clip(LEAST_CHANCE, 1 - LEAST_CHANCE))
-    weights, intercept = _logistic_regression(
+    weights, intercept = logistic_regression(
         np.column_stack([log_odds, np.repeat(photo_kinds, counts)]),
         np.concatenate(assessment.is_word_named),
         example_weights=np.repeat(assessment.image_weights, counts),
@@ -174,7 +174,7 @@ def _fit_naming(
     return slope, intercept, float(kind_weight / kind_scale)
 
 
-def _logistic_regression(
+def logistic_regression(
     features: Float[np.ndarray, "n S"],
     targets: Bool[np.ndarray, " n"],
     *,

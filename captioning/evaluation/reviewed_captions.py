@@ -1,0 +1,49 @@
+"""Reviews of the captions of a data set, in the order of doubt."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from captioning.captioner import Captioner
+from captioning.captioner.review import Review
+from captioning.data.records import Record
+from captioning.errors import PhotoError
+from captioning.progress_bar import ProgressBar, say
+
+
+@dataclass(frozen=True)
+class ReviewedCaption:
+    """A caption, its photo and its review."""
+
+    photo: Path
+    text: str
+    review: Review
+
+
+def review_captions(
+    captioner: Captioner,
+    records: Iterable[Record],
+    doubt: float = 0.5,
+    wrong_share: float = 0.5,
+    batch_size: int = 16,
+) -> list[ReviewedCaption]:
+    """Review the captions of photos, and return them with the most doubtful first.
+
+    A photo is read once, whatever the number of its records. Prints a line for each photo that
+    cannot be read. The arguments are those of `Captioner.reviews`.
+    """
+    texts: defaultdict[Path, list[str]] = defaultdict(list)
+    for record in records:
+        texts[record.image] += record.captions
+    photos = list(texts)
+    results = captioner.reviews(photos, [*texts.values()], doubt, wrong_share, batch_size)
+    captions: list[ReviewedCaption] = []
+    with ProgressBar("review", "photos", len(photos), visible=len(photos) > 1) as bar:
+        for photo, reviews in zip(photos, results, strict=True):
+            bar.update()
+            if isinstance(reviews, PhotoError):
+                say(f"captioning: {reviews}")
+                continue
+            captions += map(ReviewedCaption, [photo] * len(reviews), texts[photo], reviews)
+    return sorted(captions, key=lambda caption: caption.review.right)

@@ -1,0 +1,134 @@
+#!/usr/bin/env python
+"""Measures reviews of captions, each figure beside a blind one: `scripts/review_model.py --help`.
+
+A blind score is the log probability without the photo: what people's way of writing gives away.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from captioning.captioner import Captioner, export, load
+from captioning.captioner.calibration import CAPTION_FEATURES, WORD_FEATURES, ReviewCalibration
+from captioning.data.readers import reader_for
+from captioning.data.records import Record
+from captioning.data.tokenizers import tokenizer
+from captioning.evaluation.calibration_report import Reliability
+from captioning.evaluation.review_examples import Example, review_examples
+from captioning.evaluation.review_fit import (
+    Judgements,
+    caption_features,
+    fit_review,
+    judgements,
+    memory_vectors,
+    separation,
+)
+
+SAMPLES = 1000
+"""Samples of the bootstrap."""
+
+
+def main() -> None:
+    """Print the table, and write the model if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="photos")
+    parser.add_argument("--fit", required=True, help="data set whose val split fits the chances")
+    parser.add_argument("--data", required=True, help="data set whose val split is measured")
+    parser.add_argument("--pairs", type=Path, help="SugarCrepe's pairs on these photos, as a list")
+    parser.add_argument("--limit", type=int, help="use only the first N photos of each")
+    parser.add_argument("--out", type=Path, help="write the model with these reviews")
+    options = parser.parse_args()
+    captioner = load(options.model)
+    review = fit_review(captioner, val_records(options.fit, options.limit))
+    assert review is not None
+    if options.out:
+        assert captioner.calibration is not None
+        calibration = replace(captioner.calibration, review=review)
+        export(options.model, options.out, half=True, calibration=calibration)
+    records = val_records(options.data, options.limit)
+    examples = review_examples(records, captioner.vocabulary)
+    photos = [example.record.image for example in examples]
+    vectors = memory_vectors(captioner, photos, len(photos))
+    print_tasks(captioner, examples, vectors, review)
+    if options.pairs:
+        rows = {photo.name: row for row, photo in enumerate(photos)}
+        pairs = json.loads(options.pairs.read_text())
+        pairs = [pair for pair in pairs if pair["file_name"] in rows]
+        pair_vectors = vectors[[rows[pair["file_name"]] for pair in pairs]]
+        print_pairs(captioner, pairs, pair_vectors, review)
+
+
+def val_records(data: str, limit: int | None) -> list[Record]:
+    """Read the validation split of a data set."""
+    return reader_for(data).read().records("val")[:limit]
+
+
+def print_tasks(
+    captioner: Captioner,
+    examples: Sequence[Example],
+    vectors: torch.Tensor,
+    review: ReviewCalibration,
+) -> None:
+    """Print how well captions of other photos, and replaced nouns, are told from right ones."""
+    captions = [example.captions for example in examples]
+    features = caption_features(captioner, vectors, review.prior, captions)
+    of_captions, of_nouns = judgements(examples, features)
+    print(f"{'':30}   AUC      95 % interval  found at 5 %  calibration error")
+    print_task("captions of other photos", of_captions, CAPTION_FEATURES, review.caption_weights)
+    blind = {"mean log ratio": -1.0, "mean log probability": 1.0, "bias": 0.0}
+    print_task("  blind", of_captions, CAPTION_FEATURES, blind)
+    print_task("nouns replaced", of_nouns, WORD_FEATURES, review.word_weights)
+    blind = {"log probability": 0.0, "log probability without the photo": 1.0, "bias": 0.0}
+    print_task("  blind", of_nouns, WORD_FEATURES, blind)
+
+
+def print_task(
+    name: str, judged: Judgements, features: Sequence[str], weights: Mapping[str, float]
+) -> None:
+    """Print a row, with the interval of its area by a bootstrap over pairs."""
+    chances, count = judged.chances(features, weights), len(judged.right)
+    right, wrong = chances[:count], chances[count:]
+    area, found = separation(right, wrong)
+    draws = np.random.default_rng(0).integers(count, size=(SAMPLES, count))
+    areas = [separation(right[draw], wrong[draw])[0] for draw in draws]
+    low, high = np.quantile(areas, [0.025, 0.975])
+    error = Reliability(chances, judged.targets).error
+    title = f"{name} ({count})"
+    print(f"{title:30} {area:.3f}  {low:8.3f} to {high:.3f} {found:13.0%}  {error:17.3f}")
+
+
+def print_pairs(
+    captioner: Captioner,
+    pairs: Sequence[Mapping[str, Any]],
+    vectors: torch.Tensor,
+    review: ReviewCalibration,
+) -> None:
+    """Print the share of pairs whose right caption has the higher sum of its words' log-odds."""
+    split = tokenizer(captioner.vocabulary.tokenizer)
+    captions = [[split(pair["caption"]), split(pair["negative_caption"])] for pair in pairs]
+    features = caption_features(captioner, vectors, review.prior, captions)
+    weights = np.array([review.word_weights[name] for name in WORD_FEATURES])
+    known_words = frozenset(captioner.vocabulary.words)
+    results: defaultdict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    for pair, words, caption_pair in zip(pairs, captions, features, strict=True):
+        right, wrong = (caption.words.sum(axis=0) for caption in caption_pair)
+        result = bool(right @ weights > wrong @ weights), bool(right[1] > wrong[1])
+        results[pair["kind"]].append(result)
+        if known_words.issuperset(words[0] + words[1]):
+            results[f"{pair['kind']}, all words known"].append(result)
+    for kind, kind_results in sorted(results.items()):
+        share, blind = np.mean(kind_results, axis=0)
+        spread = 1.96 * (share * (1 - share) / len(kind_results)) ** 0.5
+        title = f"{kind} ({len(kind_results)})"
+        print(f"{title:38} {share:.2f} (+-{spread:.2f})  blind {blind:.2f}")
+
+
+if __name__ == "__main__":
+    main()
