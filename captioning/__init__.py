@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.4.0"
 
-FUNCTIONS = ("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "score")
+FUNCTIONS = (
+    *("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "review"),
+    "score",
+)
 """Commands that are also functions of this package."""
 
 __all__ = ["Caption", "Captioner", "load", *FUNCTIONS]

@@ -28,6 +28,7 @@ COMMANDS = {
     "calibrate": "captioning.commands.evaluate:calibrate",
     "score": "captioning.commands.score:score",
     "compare": "captioning.commands.score:compare",
+    "review": "captioning.commands.review_captions:review",
     "ground": "captioning.commands.evaluate:ground_model",
     "features": "captioning.commands.train:encode_photos",
     "check": "captioning.commands.train:check_data",

@@ -19,6 +19,9 @@ from captioning.data.tokenizer_names import ScoreTokenizerName
 from captioning.errors import printable
 from captioning.shelf import DEFAULT_MODEL
 
+REVIEWED = 10
+"""Captions that `captioning check --review` prints."""
+
 Keys = Annotated[
     str,
     Parameter(allow_leading_hyphen=True, help="Keys of a configuration, such as --data.size 320."),
@@ -158,6 +161,7 @@ def check_data(
     caption_column: CaptionColumn = None,
     photo_column: PhotoColumn = None,
     max_megapixels: MaxMegapixels = 100.0,
+    review: bool = False,
 ) -> int:
     """Look for faults in a data set before training.
 
@@ -165,6 +169,8 @@ def check_data(
 
     Args:
         data: The data set, in any layout that is known.
+        review: Also print the ten captions that fit their photos least, in the lines of
+            `captioning review`.
     """
     from captioning.data import folder_check
     from captioning.data.readers import reader_for
@@ -174,6 +180,15 @@ def check_data(
     )
     check = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
     print(check)
+    if review:
+        from captioning.captioner import load
+        from captioning.commands.review_captions import review_line
+        from captioning.evaluation.reviewed_captions import review_captions
+
+        records = [record for records in check.data_set.splits.values() for record in records]
+        sound = [record for record in records if record.image not in check.faulty]
+        for caption in review_captions(load(), sound)[:REVIEWED]:
+            print(review_line(caption))
     return 0 if check.ok else 1
 
 

@@ -434,10 +434,11 @@ const attentionView = (() => {
       }
       this.stages.classList.toggle("compared", this.compared >= 0);
       const spaces = spacesOf(this.caption);
-      this.words = words.map(({ word, probability }, place) => {
+      this.words = words.map(({ word, probability, doubtful }, place) => {
         const button = make("button", { type: "button", class: "bar", "aria-pressed": "false" },
           make("span", { class: "word" }, place ? word : capital(word)));
         if (place && !spaces[place]) button.classList.add("close");
+        if (doubtful) button.classList.add("doubtful");
         button.style.setProperty("--share", probability);
         button.addEventListener("focus", () => this.pin(place));
         button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
@@ -536,7 +537,8 @@ const attentionView = (() => {
           : `${way} a word to see where it came from; the line below it is its probability.`));
         return;
       }
-      const { word, probability, named, runners_up: others = [] } = this.caption.words[index];
+      const { word, probability, named, chance, runners_up: others = [] } =
+        this.caption.words[index];
       const entries = [{ word, probability }, ...others].map((entry, rank) => {
         const go = rank ? this.continuation(index, entry.word) : null;
         const name = make(go ? "button" : "span", { class: "name", dir: "auto" },
@@ -555,6 +557,10 @@ const attentionView = (() => {
         : `; people name it too in about ${percent(named)} of such cases`;
       const sentences = [`The model gives \u201c${word}\u201d a probability of ` +
         `${percent(probability)} here${often}.`];
+      if (chance === null) sentences.push("A review cannot judge this word.");
+      else if (chance !== undefined) {
+        sentences.push(`The chance that the photo bears it out is ${percent(chance)}.`);
+      }
       const list = make("ol", { "aria-label": "Word and its alternatives" }, ...entries);
       if (list.querySelector("button")) sentences.push("Choose a coloured word to go on from it.");
       this.details.replaceChildren(list, make("p", { class: "hint" }, sentences.join(" ")));

@@ -1,0 +1,239 @@
+"""`captioning review`: a second opinion on captions of photos."""
+
+import csv as csv_format
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+
+from captioning.commands.caption_photos import RUNNERS_UP
+from captioning.commands.options import (
+    CaptionColumn,
+    Images,
+    MaxMegapixels,
+    ModelOptions,
+    PhotoColumn,
+    Share,
+)
+from captioning.errors import InputError, printable, printable_json
+from captioning.progress_bar import say, stage
+
+if TYPE_CHECKING:
+    from captioning.captioner import Captioner
+    from captioning.captioner.review import Review
+    from captioning.data.records import Record
+    from captioning.evaluation.reviewed_captions import ReviewedCaption
+
+COLUMNS = ("file_name", "caption", "right", "belongs", "doubtful", "instead", "not judged")
+"""The columns of a table of reviews."""
+
+MAX_PAGE_CAPTIONS = 200
+"""Captions of a page, unless --at-most says how many."""
+
+PHOTO_SIDE = 640
+"""Pixels of the longer side of a photo in a page."""
+
+
+def review(
+    captions: Path,
+    /,
+    *,
+    of: Annotated[Path | None, Parameter(name="--photos")] = None,
+    images: Images = None,
+    caption_column: CaptionColumn = None,
+    photo_column: PhotoColumn = None,
+    doubt: Share = 0.5,
+    wrong: Share = 0.5,
+    at_most: PositiveInt | None = None,
+    json: bool = False,
+    csv: Path | None = None,
+    html: Path | None = None,
+    max_megapixels: MaxMegapixels = 100.0,
+    model_options: ModelOptions = ModelOptions(),
+) -> list[Any]:
+    """Find captions, and words of them, that photos do not bear out.
+
+    A line has the chance that a caption is right, its photo, the caption with [doubtful] words, and
+    the words that cannot be judged because the model does not know them. The most doubtful captions
+    come first.
+
+    Args:
+        captions: Captioned photos in any layout of `captioning check`, or a results file of
+            `captioning score`.
+        of: The data set with the photos of a results file; by default the file names them.
+        doubt: Words with a smaller chance are doubtful.
+        wrong: The share of the captions that you expect to be wrong, on which all chances depend.
+        at_most: Show only the N most doubtful captions.
+        json: Print one line of JSON per caption.
+        csv: Write a table, too.
+        html: Write a page to this file, to accept, correct or drop each caption in a browser and
+            save what was decided.
+
+    Returns:
+        A `ReviewedCaption` of each caption shown, with photo, text and review.
+    """
+    from captioning.evaluation.reviewed_captions import review_captions
+
+    records = _records(captions, of, images, caption_column, photo_column)
+    captioner = model_options.load(max_megapixels)
+    reviewed = review_captions(captioner, records, doubt, wrong, model_options.batch_size)
+    count = len(reviewed)
+    reviewed = reviewed[:at_most]
+    if csv is not None:
+        _write_table(reviewed, csv)
+    if html is not None:
+        shown = reviewed if at_most else reviewed[:MAX_PAGE_CAPTIONS]
+        _write_page(captioner, shown, html, count)
+    line = review_json if json else review_line
+    for caption in reviewed:
+        print(line(caption))
+    return reviewed
+
+
+def _records(
+    captions: Path,
+    data_set: Path | None,
+    images: Path | None,
+    caption_column: str | None,
+    photo_column: str | None,
+) -> "list[Record]":
+    """Read the photos and captions to review.
+
+    Raises:
+        InputError: there are none.
+    """
+    from captioning.data.readers import reader_for
+    from captioning.data.references import image_finder, read_results
+
+    source = data_set or captions
+    reader = reader_for(
+        source, images=images, caption_column=caption_column, photo_column=photo_column
+    )
+    with stage("reading the captions"):
+        content = reader.read()
+    content.say_problems(*content.splits)
+    records = [record for records in content.splits.values() for record in records]
+    if data_set is None:
+        return records
+    by_id = {record.image_id: record for record in records}
+    find = image_finder(by_id, {image_id: str(by_id[image_id].image) for image_id in by_id})
+    results: list[Record] = []
+    for image, text in read_results(captions, caption_column).items():
+        image_id = find(image)
+        if image_id is None:
+            raise InputError(f"{captions}: no photo of image {image!r} in {data_set}")
+        results.append(replace(by_id[image_id], captions=(text,)))
+    return results
+
+
+def marked_text(review: "Review") -> str:
+    """Return the words of a caption, with the doubtful ones in brackets."""
+    words = list(review.words)
+    for place in review.doubtful:
+        words[place] = f"[{words[place]}]"
+    return " ".join(words)
+
+
+def review_line(caption: "ReviewedCaption") -> str:
+    """Format a caption with its chance of being right, its photo and its doubtful words."""
+    review = caption.review
+    cells = [f"{review.right:.2f}", caption.photo, marked_text(review)]
+    if review.unknown:
+        cells.append(f"not judged: {', '.join(review.unknown)}")
+    return printable(*cells)
+
+
+def review_json(caption: "ReviewedCaption") -> str:
+    """Format a caption and its review as a line of JSON."""
+    names = {"image": str(caption.photo), "caption": caption.text}
+    return printable_json(names | caption.review.as_json())
+
+
+def _write_table(captions: "Sequence[ReviewedCaption]", path: Path) -> None:
+    from captioning.captioner.caption import rounded
+    from captioning.commands.caption_outputs import spreadsheet_text
+    from captioning.files import written_whole
+
+    with (
+        written_whole(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        writer = csv_format.writer(file)
+        writer.writerow(COLUMNS)
+        for caption in captions:
+            review = caption.review
+            writer.writerow(
+                (
+                    spreadsheet_text(str(caption.photo)),
+                    spreadsheet_text(caption.text),
+                    rounded(review.right),
+                    rounded(review.belongs),
+                    " ".join(review.words[place] for place in review.doubtful),
+                    " ".join(map("/".join, review.alternatives)),
+                    " ".join(review.unknown),
+                )
+            )
+
+
+def _write_page(
+    captioner: "Captioner", captions: "Sequence[ReviewedCaption]", path: Path, count: int
+) -> None:
+    """Write a page of captions, with the model's maps of their words.
+
+    Args:
+        captioner: the model.
+        captions: those of the page.
+        path: of the page.
+        count: number of captions that were reviewed.
+    """
+    from captioning.data.images import DecodedPhoto
+    from captioning.data.tokenizers import join_words
+    from captioning.errors import raise_errors
+    from captioning.viewing import viewer
+    from captioning.viewing.html_document import save_html
+    from captioning.viewing.review_page import CaptionToReview, review_html
+
+    tokens = [captioner.vocabulary.encode(caption.text)[1:] for caption in captions]
+    read_captions = captioner.stream(
+        [caption.photo for caption in captions],
+        maps=[captioner.default_map],
+        runners_up=RUNNERS_UP,
+        tokens=tokens,
+        photo_side=PHOTO_SIDE,
+    )
+    shown = []
+    for reviewed, caption in zip(captions, raise_errors(read_captions), strict=True):
+        review, view = reviewed.review, caption.view()
+        text = join_words(review.words, caption.tokenizer, caption.joints)
+        view |= {"caption": text, "words": _page_words(view["words"], review)}
+        assert isinstance(caption.photo, DecodedPhoto)
+        data = viewer.data(caption.photo, [view], long_side=PHOTO_SIDE)
+        shown.append(CaptionToReview(str(reviewed.photo), reviewed.text, _notes(review), data))
+    summary = f"The {len(shown):,} most doubtful of {count:,} captions."
+    save_html(review_html(f"Review of {path.stem}", summary, shown), path)
+    say(printable(path), file=sys.stderr)
+
+
+def _page_words(words: Sequence[dict[str, Any]], review: "Review") -> list[dict[str, Any]]:
+    """Return the words of a page's view, as they are in the caption, with their chances."""
+    page_words = []
+    for place, (word, text) in enumerate(zip(words, review.words, strict=True)):
+        is_doubtful = place in review.doubtful
+        chance = {"word": text, "chance": review.chances[place], "doubtful": is_doubtful}
+        page_words.append(word | chance)
+    return page_words
+
+
+def _notes(review: "Review") -> list[str]:
+    """Return lines about a caption for its page."""
+    notes = [f"{review.belongs:.0%} that it is of this photo"]
+    for place, words in zip(review.doubtful, review.alternatives, strict=True):
+        chance = f"{review.words[place]}: {review.chances[place]:.0%}"
+        notes.append(f"{chance}; the model would say {', '.join(words)}")
+    if review.unknown:
+        notes.append(f"not judged, since the model does not know them: {', '.join(review.unknown)}")
+    return notes
