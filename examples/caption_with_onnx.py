@@ -61,18 +61,12 @@ def caption(graphs: list, about: dict, photo: Path, width: int) -> tuple[str, fl
     is_own_search = about["calibrated"] and width == search.get("width", 1)
     if is_own_search and EOS in tokens:  # a caption that was cut off has no confidence
         log_probs = reading(step, tokens, start, memory)
-        ranks = [about["ranks"].get(str(token), token - UNK) for token in tokens if token != EOS]
-        rarest = np.log(max(ranks, default=0) + 1)  # words are in the order of their frequency
-        sure = confidence(about["calibration"], tokens, log_probs, rarest, seen["annotations"])
+        sure = confidence(about, tokens, log_probs, seen["annotations"])
     return " ".join(words[token] for token in tokens if token != EOS), sure
 
 
 def reading(step: InferenceSession, tokens: np.ndarray, state: dict, memory: dict) -> np.ndarray:
-    """Log probabilities of all words in the place of each token of a caption.
-
-    Those of calibrated probabilities follow from these by a division by the temperature and a
-    softmax.
-    """
+    """Log probabilities, before calibration, of all words in the place of each token."""
     rows = []
     for token in (BOS, *tokens[:-1]):
         now = run(step, {"tokens": np.array([[token]]), **state, **memory})
@@ -81,22 +75,24 @@ def reading(step: InferenceSession, tokens: np.ndarray, state: dict, memory: dic
     return np.stack(rows)
 
 
-def confidence(
-    calibration: dict, tokens: np.ndarray, log_probs: np.ndarray, rarest: float, seen: np.ndarray
-) -> float:
-    """The chance that a caption is good: a logistic regression on what the graphs say of it.
-
-    `rarest` is the logarithm of its rarest word's place.
-    """
+def confidence(about: dict, tokens: np.ndarray, log_probs: np.ndarray, seen: np.ndarray) -> float:
+    """The chance that a caption is good: a logistic regression on what the graphs say of it."""
+    calibration, words = about["calibration"], tokens[tokens != EOS]
+    ranks = [about["ranks"].get(str(token), token - UNK) for token in words]
+    rarest = np.log(max(ranks, default=0) + 1)  # words are in the order of their frequency
     chosen = log_probs[np.arange(len(tokens)), tokens]
     entropies = -(np.exp(log_probs) * np.maximum(log_probs, -1e4)).sum(axis=1)
     means, weights = calibration["means"], calibration["weights"]
-    features = {"mean log probability": chosen.mean(), "mean entropy": entropies.mean()}
+    features = means | {"mean log probability": chosen.mean(), "mean entropy": entropies.mean()}
     features |= {"length": len(tokens), "rarest word": rarest}
+    is_content = [about["words"][word].lower() not in about.get("functions", []) for word in words]
+    if any(is_content):
+        chances = np.exp(chosen[: len(words)][is_content]).clip(1e-4, 1 - 1e-4)
+        features["content words"] = np.log(chances / (1 - chances)).mean()
     if calibration["photo"]:
         *of_photo, bias = calibration["photo"]
         features["kind of photo"] = (seen.mean(axis=(0, 1)) * of_photo).sum() + bias
-    logit = sum(weights[name] * (value - means[name]) for name, value in features.items())
+    logit = sum(weight * (features[name] - means[name]) for name, weight in weights.items())
     return float(1 / (1 + np.exp(-logit - calibration["bias"])))
 
 

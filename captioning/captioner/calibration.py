@@ -13,15 +13,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.data.vocabulary import PAD
+from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
-FEATURES = ("mean log probability", "mean entropy", "length", "rarest word", "kind of photo")
+FEATURES = (
+    "mean log probability",
+    "mean entropy",
+    "length",
+    "rarest word",
+    "content words",
+    "kind of photo",
+)
 """Features of the confidence regression. Log probabilities of words, and entropies of the
 distributions they come from, are in nats; rarest word: the largest logarithm of a word's place by
-frequency, the most frequent first; kind of photo: `Calibration.photo_kind`."""
+frequency, the most frequent first; content words: the mean log-odds of their probabilities before
+calibration, unknown if there are none; kind of photo: `Calibration.photo_kind`."""
 
 FEATURES_OF_LISTS = (
     "mean log probability",
@@ -188,7 +196,7 @@ def confidence_features(
     decoded: Decoded,
     logits: Float[Tensor, "B N T V"],
     photo_kinds: Float[Tensor, " B"],
-    ranks: Sequence[int],
+    vocabulary: Vocabulary,
 ) -> Float[Tensor, "B N S"]:
     """Compute the `FEATURES` of captions.
 
@@ -196,7 +204,7 @@ def confidence_features(
         decoded: the captions.
         logits: the logits before each of their tokens.
         photo_kinds: `Calibration.photo_kind` of the photos.
-        ranks: `Vocabulary.frequency_ranks`.
+        vocabulary: of the captions.
     """
     is_pad = decoded.tokens == PAD
     length = (~is_pad).sum(dim=2).clamp(min=1)
@@ -204,11 +212,15 @@ def confidence_features(
     log_probs = generable_log_probs(logits)
     # Words that are never generated have probability 0 and log probability minus infinity.
     entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum(dim=3).masked_fill(is_pad, 0.0)
+    ranks = decoded.tokens.new_tensor(vocabulary.frequency_ranks)[decoded.tokens]
+    is_content = decoded.tokens.new_tensor(vocabulary.content_ids)[decoded.tokens] != PAD
+    content_log_odds = token_log_probs.exp().logit(eps=LEAST_CHANCE).where(is_content, 0.0)
     columns = (
         token_log_probs.sum(dim=2) / length,
         entropy.sum(dim=2) / length,
         length.float(),
-        (decoded.tokens.new_tensor(ranks)[decoded.tokens].amax(dim=2) + 1).float().log(),
+        (ranks.amax(dim=2) + 1).float().log(),
+        content_log_odds.sum(dim=2) / is_content.sum(dim=2),  # NaN if there are none
         photo_kinds[:, None].expand_as(length).float(),
     )
     return torch.stack(columns, dim=2)

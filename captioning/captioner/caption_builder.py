@@ -134,8 +134,7 @@ class CaptionBuilder:
         if calibration is not None and logits is not None:
             photo_kinds = calibration.photo_kind(batch.annotations)
             if self.has_confidence:
-                ranks = self.vocabulary.frequency_ranks
-                features = confidence_features(captions, logits, photo_kinds, ranks)
+                features = confidence_features(captions, logits, photo_kinds, self.vocabulary)
                 confidences = calibration.confidence(features).cpu()
             logits = logits / calibration.temperature
             log_probs = token_log_probs(logits, captions.tokens)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
+from captioning.data.tokens import FUNCTION_WORDS
 from captioning.data.vocabulary import BOS, PAD, SPECIAL
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
@@ -98,6 +99,7 @@ def write_onnx(
         "once": unrepeatable_ids,
         "nonadjacent": nonadjacent_ids,
         "ranks": {vocabulary.ids([word])[1]: rank for word, rank in vocabulary.ranks.items()},
+        "functions": sorted(FUNCTION_WORDS),
         "calibration": calibration and asdict(calibration),
         "calibrated": calibration is not None and calibration.search == search,
     }

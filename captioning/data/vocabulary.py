@@ -11,7 +11,7 @@ from typing import get_args
 
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokenizers import ENGLISH_JOINTS, SPACED, join_words, tokenizer
-from captioning.data.tokens import BRACKETS, TYPED, is_english
+from captioning.data.tokens import BRACKETS, FUNCTION_WORDS, TYPED, is_english
 from captioning.errors import InputError, format_value
 
 PAD, BOS, EOS, UNK = range(4)
@@ -138,6 +138,11 @@ class Vocabulary:
     def nonadjacent_ids(self) -> list[int]:
         """Each token's id, if its word may not follow itself; PAD for other tokens."""
         return self._ids_except(self.immediate_repeats)
+
+    @cached_property
+    def content_ids(self) -> list[int]:
+        """Each token's id, if its word is not one of `FUNCTION_WORDS`; PAD for other tokens."""
+        return self._ids_except([word for word in self.words if word.lower() in FUNCTION_WORDS])
 
     def _ids_except(self, words: Collection[str] | None) -> list[int]:
         """Each token's id; PAD for special tokens and these words, or for all if unknown."""

@@ -205,9 +205,7 @@ def _assess_batch(
     batch = decode_batch(network, photos, search, logits=True, most=1)
     assert batch.logits is not None
     unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
-    features = confidence_features(
-        batch.captions, batch.logits, unknown_kinds, vocabulary.frequency_ranks
-    )
+    features = confidence_features(batch.captions, batch.logits, unknown_kinds, vocabulary)
     features = features[:, 0].cpu()
     vectors = batch.annotations.float().mean(dim=1).cpu()
     references = pad_captions(

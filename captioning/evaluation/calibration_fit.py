@@ -40,7 +40,7 @@ UNCALIBRATED = Calibration(1.0, ZEROS, ZEROS, 0.0, named=(0.5, 0.0))
 """The start of a model without a calibration: its captions are equally likely to be good, and the
 log-odds that people name what a word names are half those of the word's probability."""
 
-BOUNDS = ((0, None), (None, 0), (None, None), (None, None), (0, None))
+BOUNDS = ((0, None), (None, 0), (None, None), (None, None), (0, None), (0, None))
 """Bounds of the weights of `FEATURES`. Likelier words never lower the confidence and more entropy
 never raises it, so that odd pictures do not profit from chance in few photos.
 """
@@ -82,8 +82,10 @@ def fit_calibration(
     if not len(assessment.is_good):
         return start
     photo_kinds, photo_weights = _photo_kinds(assessment, start, patterns)
-    features = np.column_stack([assessment.features[:, :-1], np.nan_to_num(photo_kinds)])
-    means = features.mean(axis=0)
+    features = np.column_stack([assessment.features[:, :-1], photo_kinds])
+    is_known = ~np.isnan(features)
+    means = np.nan_to_num(features).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
+    features = np.where(is_known, features, means)
     scales = np.maximum(features.std(axis=0), 1e-6)
     standardised = (features - means) / scales
     start_means = np.array([start.means[name] for name in FEATURES])

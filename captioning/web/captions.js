@@ -42,6 +42,9 @@ const tempered = (logProbs, temperature) => {
   return logits.map((each) => each - most - Math.log(sum));
 };
 
+/* The odds against something of this probability. */
+const oddsAgainst = (probability) => 1 / Math.min(Math.max(probability, LEAST), 1 - LEAST) - 1;
+
 const startingWith = (tensors, part) =>
   Object.entries(tensors).filter(([name]) => name.startsWith(part));
 
@@ -207,7 +210,7 @@ export class Captioner {
         const others = largest(likely, RUNNERS_UP + 1).filter((each) => each !== token);
         return {
           ...entry(token, Math.exp(likely[token])),
-          ...this.named(words[token], Math.exp(likely[token]), kind),
+          ...this.named(token, Math.exp(likely[token]), kind),
           runners_up: others.slice(0, RUNNERS_UP).map(
             (each) => entry(each, Math.exp(likely[each]))),
         };
@@ -226,15 +229,21 @@ export class Captioner {
       sum + each * photo[place % width] / regions, photo[width]) : NaN;
   }
 
+  /* Whether a word may name something visible. */
+  isContent(token) {
+    const { words, functions } = this.about;
+    return token > UNK && !functions.includes(words[token].toLowerCase());
+  }
+
   /* The chance that people name what a word names, or null for function words. */
-  named(word, probability, kind) {
+  named(token, probability, kind) {
     const { named = [], means } = this.about.calibration ?? {};
     if (!named.length) return {};
-    if (this.about.functions.includes(word.toLowerCase())) return { named: null };
+    if (!this.isContent(token)) return { named: null };
     const [slope, intercept, ofKind = 0] = named;
-    const odds = 1 / Math.min(Math.max(probability, LEAST), 1 - LEAST) - 1;
     const shift = Number.isNaN(kind) ? 0 : ofKind * (kind - means["kind of photo"]);
-    return { named: 1 / (1 + odds ** slope * Math.exp(-intercept - shift)) };
+    const odds = oddsAgainst(probability) ** slope;
+    return { named: 1 / (1 + odds * Math.exp(-intercept - shift)) };
   }
 
   /* The chance that the caption is good: a logistic regression on features of it. */
@@ -242,6 +251,8 @@ export class Captioner {
     const { calibration: { means, weights, bias }, ranks } = this.about;
     const rarest = Math.max(...tokens.map((token) => ranks[token] ?? token - UNK), 0);
     const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
+    const contentLogOdds = logProbs.filter((_, place) => this.isContent(tokens[place]))
+      .map((each) => -Math.log(oddsAgainst(Math.exp(each))));
     const entropies = logProbs.map((_, place) => steps[place].logProbs.reduce(
       (sum, each) => (each === -Infinity ? sum : sum - each * Math.exp(each)), 0));
     const features = {
@@ -249,6 +260,7 @@ export class Captioner {
       "mean entropy": mean(entropies),
       "length": logProbs.length,
       "rarest word": Math.log(rarest + 1),
+      "content words": contentLogOdds.length ? mean(contentLogOdds) : means["content words"],
       "kind of photo": Number.isNaN(kind) ? means["kind of photo"] : kind,
     };
     const logit = Object.entries(features).reduce(

@@ -16,7 +16,6 @@ import numpy as np
 
 from captioning.captioner import Captioner
 from captioning.captioner.onnx_graphs import write_onnx
-from captioning.data.tokens import FUNCTION_WORDS
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, written_whole
 from captioning.maps import has_evidence
@@ -101,7 +100,6 @@ def write_site(
     settings |= {
         "search": search.config | {"class": "BeamSearch"},
         "calibrated": captioner.has_confidence(search),
-        "functions": sorted(FUNCTION_WORDS),
         "evidence": has_evidence(captioner.model.decoder),
         "bytes": sum(len(files[f"{graph}.packed"]) for graph in GRAPHS),
     }

@@ -12,6 +12,7 @@ from captioning.captioner import export, load
 from captioning.captioner.calibration import (
     FEATURES,
     FEATURES_OF_LISTS,
+    LEAST_CHANCE,
     Calibration,
     confidence_features,
 )
@@ -20,7 +21,7 @@ from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.data.vocabulary import EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.assessment import TEMPERATURES, assess, good_captions
 from captioning.evaluation.calibration_fit import ZEROS, fit_calibration
@@ -103,10 +104,27 @@ def test_a_new_word_is_as_rare_as_the_captions_have_it() -> None:
         zeros = torch.zeros(1, 1, 2)
         decoded = Decoded(row[None], zeros, zeros[..., None], zeros[..., 0])
         logits = torch.zeros(1, 1, 2, len(words))
-        features = confidence_features(decoded, logits, zeros[0, 0, :1], words.frequency_ranks)
+        features = confidence_features(decoded, logits, zeros[0, 0, :1], words)
         rarest.append(features[0, 0, FEATURES.index("rarest word")].exp().item())
     # The second most frequent word of the captions, and the third.
     assert rarest == pytest.approx([2, 3, 4, 3, 4])
+
+
+def test_content_words_are_as_likely_as_the_model_finds_them() -> None:
+    vocabulary = Vocabulary(["A", "dog", "on", "stairs"])
+    tokens = torch.tensor([[[4, 5, 6, 7, EOS, PAD], [6, 4, EOS, PAD, PAD, PAD]]])
+    probabilities = torch.tensor([0.1, 0.8, 0.3, 1e-9, 0.6, 1.0]).expand(tokens.shape)
+    weights, scores = torch.zeros(*tokens.shape, 1), torch.zeros(tokens.shape[:2])
+    decoded = Decoded(tokens, probabilities.log(), weights, scores)
+    logits = torch.zeros(*tokens.shape, len(vocabulary))
+    features = confidence_features(decoded, logits, torch.zeros(1), vocabulary)
+    content, no_content = features[0, :, FEATURES.index("content words")]
+    expected = (np.log(0.8 / 0.2) + np.log(LEAST_CHANCE / (1 - LEAST_CHANCE))) / 2
+    assert content == pytest.approx(expected, abs=1e-4)
+    assert no_content.isnan()
+    calibration = replace(HAND, weights=ZEROS | {"content words": 3.0})
+    confident = calibration.confidence(features)[0]
+    assert confident.logit() == pytest.approx([3.0 * expected + HAND.bias, HAND.bias], abs=1e-2)
 
 
 def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path) -> None:

@@ -72,6 +72,22 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     )
 
 
+def test_captions_without_content_words_count_as_average() -> None:
+    photos = assessment()
+    column = FEATURES.index("content words")
+    features = photos.features.copy()
+    features[:, column] += 2.0
+    features[::4, column] = np.nan
+    calibration = fit_calibration(replace(photos, features=features))
+    assert calibration.means["content words"] == pytest.approx(2.0, abs=0.05)
+    expected_weights = ZEROS | {"mean log probability": 1.0, "rarest word": 0.5}
+    assert calibration.weights == pytest.approx(expected_weights, abs=0.1)
+    # Likelier words never lower the confidence.
+    features[:, column] -= photos.is_good
+    lowered = fit_calibration(replace(photos, features=features))
+    assert lowered.weights["content words"] == 0
+
+
 def test_confidence_knows_what_kind_of_photos_has_good_captions() -> None:
     photos = assessment_of_two_sets()
     better = np.random.default_rng(1).random(len(photos.data_sets)) < 0.5
