@@ -320,7 +320,7 @@ class Captioner:
         Raises:
             InputError: a caption has no words.
         """
-        calibration = self.calibration and self.calibration.review
+        calibration = None if self.calibration is None else self.calibration.review
         if calibration is None:
             work = partial(mean_memory, self.network)
             [prior] = self.batches(photos[:PRIOR_PHOTOS], work, PRIOR_PHOTOS, in_turn=True)

@@ -214,7 +214,8 @@ def calibrate(
     )
     patterns = pattern_vectors(captioner)
     start = captioner.calibration
-    review = fit_review(captioner, records, start and start.review, features)
+    start_review = None if start is None else start.review
+    review = fit_review(captioner, records, start_review, features)
     calibration = replace(fit_calibration(assessment, start, patterns), review=review)
     report, *set_reports = CalibrationReport.across_halves(
         assessment, captioner.calibration, patterns

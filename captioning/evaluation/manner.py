@@ -15,8 +15,8 @@ from typing import TypeVar
 from captioning.data.tokens import FUNCTION_WORDS
 
 MIN_GAIN, GAIN_ERRORS = 0.1, 3.5
-"""Minimum gain in the share of captions that have a pair of words, for a pair of the manner: as a
-share, and in standard errors."""
+"""Minimum gain in the share of captions that have a pair of words, for a pair of the manner, as a
+share and in standard errors."""
 
 CONNECTED_GAIN, CONNECTED_ERRORS = 0.05, 1.5
 """The same for a pair that ends where a pair of the manner begins, such as "food photo" before
