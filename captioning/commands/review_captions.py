@@ -222,9 +222,13 @@ def _page_words(words: Sequence[dict[str, Any]], review: "Review") -> list[dict[
     """Return the words of a page's view, as they are in the caption, with their chances."""
     page_words = []
     for place, (word, text) in enumerate(zip(words, review.words, strict=True)):
-        is_doubtful = place in review.doubtful
-        chance = {"word": text, "chance": review.chances[place], "doubtful": is_doubtful}
-        page_words.append(word | chance)
+        judgement = {
+            "word": text,
+            "named": None,  # the chance of the review says more
+            "chance": review.chances[place],
+            "doubtful": place in review.doubtful,
+        }
+        page_words.append(word | judgement)
     return page_words
 
 

@@ -76,3 +76,14 @@ def test_results_are_reviewed_with_the_photos_of_their_data_set(
     lines = capsys.readouterr().out.splitlines()
     assert {line.split("\t")[1] for line in lines} == {str(record.image) for record in records}
     assert all(line.endswith("not judged: zeppelin") for line in lines)
+
+
+@pytest.mark.integration
+def test_check_prints_the_ten_captions_that_fit_least(
+    captions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(captions.parent / "shapes"), "--review"]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines() if "\t" in line]
+    assert len(lines) == 10
+    chances = [float(chance) for chance, *_ in lines]
+    assert chances == sorted(chances)
