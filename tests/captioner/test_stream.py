@@ -100,7 +100,7 @@ def test_drawn_captions_belong_to_the_photo_not_to_its_batch(
 
 @pytest.mark.usefixtures("two_threads")
 def test_draws_without_a_seed_follow_that_of_pytorch(captioner: Captioner, photo: Path) -> None:
-    search = Sampling(temperature=9.0, max_length=6)
+    search = Sampling(temperature=100.0, max_length=6)
     found = []
     for _ in range(2):
         torch.manual_seed(3)

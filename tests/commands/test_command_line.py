@@ -81,7 +81,7 @@ def test_every_published_spelling_is_parsed(command: str) -> None:
 
 
 def test_every_command_is_published_or_lightnings() -> None:
-    assert PUBLISHED.keys() | {"train", "features"} == COMMANDS.keys()
+    assert PUBLISHED.keys() | {"train", "features", "review"} == COMMANDS.keys()
 
 
 def test_bare_captioning_says_how_to_start(capsys: Capture) -> None:
