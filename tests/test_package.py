@@ -71,5 +71,6 @@ def test_continuous_integration_runs_the_pythons_of_the_package() -> None:
 @pytest.mark.integration
 def test_types_hold_with_what_python_has_on_windows(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--platform", "win32", "--cache-dir", str(tmp_path)]
+    command.append("captioning")  # tests use what POSIX has
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout

@@ -54,7 +54,7 @@ def test_finetuning_stages_changes_no_statistics(tmp_path: Path, monkeypatch: Pa
     plan = Plan(9, epochs=1, batch_size=2, lesson="this")
     monkeypatch.setattr(Plan, "of", lambda *_, **__: plan)
     write_shapes(tmp_path / "scenes", train=4, val=2, test=1, progress=False)
-    finetune(tmp_path / "scenes", "shapes", tmp_path / "out")
+    finetune(tmp_path / "scenes", "shapes", tmp_path / "out", keep_features=True)
     before = buffers_of(load("shapes").model.encoder)
     after = saved(tmp_path / "out")["state_dict"]
     torch.testing.assert_close({name: after[name] for name in before}, before, rtol=0, atol=0)
