@@ -3,6 +3,7 @@
 `captioning.serving` starts `main` and sends it jobs.
 """
 
+import mmap
 import os
 import pickle
 import sys
@@ -53,7 +54,7 @@ def address_space() -> int:
         pages, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
     except OSError:  # only Linux has this file
         return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return int(pages) * mmap.PAGESIZE
 
 
 def limit_memory(limit: int) -> None:
