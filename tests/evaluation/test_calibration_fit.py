@@ -54,7 +54,7 @@ def assessment_of_two_sets(images: int = 4000, seed: int = 0) -> Assessment:
 
 
 def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
-    calibration = fit_calibration(assessment(seed=2))
+    calibration = fit_calibration(assessment(16_000))
     assert calibration.temperature == pytest.approx(1.5, rel=0.06)  # a step of the grid
     expected_weights = ZEROS | {"mean log probability": 1.0, "rarest word": 0.5}
     assert calibration.weights == pytest.approx(expected_weights, abs=0.1)
@@ -73,7 +73,7 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
 
 
 def test_captions_without_content_words_count_as_average() -> None:
-    photos = assessment(seed=2)
+    photos = assessment(16_000)
     column = FEATURES.index("content words")
     features = photos.features.copy()
     features[:, column] += 2.0
@@ -196,12 +196,12 @@ def test_a_few_photos_calibrate_better_than_their_share(images: int) -> None:
 
 
 def test_a_start_that_knows_kinds_of_photos_is_moved_little_by_few() -> None:
-    start, photos = fit_calibration(assessment_of_two_sets()), assessment()
-    features = photos.features.copy()
-    features[:, -1] = np.nan  # the calibration itself knows the kind
-    photos = replace(photos, features=features)
-    few = photos.subset(np.arange(4000) < 14)
-    assert CalibrationReport.of((photos, start)).captions.error < 0.025
+    start = fit_calibration(assessment_of_two_sets(16_000))
+    photos = replace(assessment(16_000), features=assessment(16_000).features.copy())
+    few = assessment().subset(np.arange(4000) < 14)
+    for part in (photos, few):
+        part.features[:, -1] = np.nan  # the calibration itself knows the kind
+    assert CalibrationReport.of((photos, start)).captions.error < 0.02
     assert CalibrationReport.of((photos, fit_calibration(few, start))).captions.error < 0.1
 
 
