@@ -3,7 +3,7 @@
 Shapes: I images, S confidence features, D annotation width, P patterns, n examples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,24 +266,24 @@ def _ridge_regression(
 
 
 def borrowed_calibration(
-    start: Captioner, captioner: Captioner, photos: Sequence[Path]
+    calibration: Calibration, captioner: Captioner, confidences: Mapping[Path, float | None]
 ) -> Calibration:
     """The calibration of a start, for a captioner that says the same in another manner.
 
     Its bias is moved until the captioner is on average as sure of the photos as the start.
 
     Args:
-        start: a captioner with a calibration.
+        calibration: the start's.
         captioner: the captioner, with an own vocabulary, which gets the calibration.
-        photos: photos like those that the start was calibrated on.
+        confidences: the start's, in its captions of photos like those that it was calibrated on.
     """
-    assert start.calibration is not None
-    calibration = replace(start.calibration, search=captioner.search.config)
+    calibration = replace(calibration, search=captioner.search.config)
     captioner.calibration = calibration
-    log_odds = []
-    for model in (start, captioner):
-        confidences = [caption.confidence for caption in model(photos)]
-        log_odds.append(logit(np.array(confidences, dtype=float)).mean())
-    shift = float(log_odds[0] - log_odds[1])
+    captions = captioner([*confidences])
+    mean_log_odds = [
+        logit(np.array(values, dtype=float)).mean()
+        for values in ([*confidences.values()], [caption.confidence for caption in captions])
+    ]
+    shift = float(mean_log_odds[0] - mean_log_odds[1])
     captioner.calibration = replace(calibration, bias=calibration.bias + shift)
     return captioner.calibration

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from captioning.captioner import Captioner
+from captioning.captioner import Caption, Captioner
 from captioning.data.feature_cache import FeatureCache, fingerprint
 from captioning.data.preprocessing import View
 from captioning.data.readers import DataSet
@@ -33,14 +33,25 @@ def split_captions(
     Raises:
         PhotoError: a photo cannot be read.
     """
+    captions = caption_records(captioner, records, search, batch_size=batch_size, features=features)
+    return {record.image_id: caption.text for record, caption in captions}
+
+
+def caption_records(
+    captioner: Captioner,
+    records: Sequence[Record],
+    search: Search | None = None,
+    *,
+    batch_size: int = 32,
+    features: str | Path | None = None,
+) -> Iterator[tuple[Record, Caption]]:
+    """Caption images, as `split_captions` does, one after the other."""
     photos = photos_of(captioner, records, features)
     captions = raise_errors(captioner.stream(photos, search, batch_size=batch_size))
-    caption_texts: dict[int | str, str] = {}
     with ProgressBar("evaluate", "images", total=len(records)) as progress:
         for record, caption in zip(records, captions, strict=True):
-            caption_texts[record.image_id] = caption.text
+            yield record, caption
             progress.update()
-    return caption_texts
 
 
 def photos_of(

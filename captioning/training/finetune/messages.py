@@ -10,7 +10,7 @@ from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokenizers import tokenizer, tokenizer_hint
-from captioning.evaluation.captions import split_captions
+from captioning.evaluation.captions import caption_records
 from captioning.evaluation.manner import Manner
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
@@ -40,10 +40,12 @@ class StartCaptions(NamedTuple):
     """What the start captions before the training.
 
     Attributes:
-        captions: its captions of all photos to validate on, by image id.
+        captions: its captions of all photos to validate on, and of `READ_PHOTOS` to train on, by
+            image id.
         report: its CIDEr on the user's photos.
         manner: how the user's captions differ from its captions of the photos to train on.
         content: its CIDEr on those photos, without the words of the manner.
+        confidences: its confidence in each caption; None without a calibration.
         seconds: the time that a photo takes.
     """
 
@@ -51,6 +53,7 @@ class StartCaptions(NamedTuple):
     report: Report
     manner: Manner
     content: float
+    confidences: Mapping[int | str, float | None]
     seconds: float
 
     @property
@@ -100,18 +103,20 @@ def caption_with_start(
     """Caption the photos to validate on, and photos to train on, with the start."""
     start(photos.val[0].image)  # loads lazily loaded parts before the time is measured
     began = perf_counter()
-    captions = split_captions(start, photos.validation)
     train = photos.train[:READ_PHOTOS]
-    train_captions = split_captions(start, train)
-    seconds = (perf_counter() - began) / (len(captions) + len(train))
+    texts: dict[int | str, str] = {}
+    confidences: dict[int | str, float | None] = {}
+    for record, caption in caption_records(start, [*train, *photos.validation]):
+        texts[record.image_id], confidences[record.image_id] = caption.text, caption.confidence
+    seconds = (perf_counter() - began) / len(texts)
     split = tokenizer(tokenizer_name)
     manner = Manner.between(
         [split(caption) for record in train for caption in record.captions],
-        [split(caption) for caption in train_captions.values()],
+        [split(texts[record.image_id]) for record in train],
     )
-    content = content_report(train, train_captions, manner, tokenizer_name).corpus["CIDEr"]
-    report = cider_report(start, captions, photos.val, tokenizer_name)
-    return StartCaptions(captions, report, manner, content, seconds)
+    content = content_report(train, texts, manner, tokenizer_name).corpus["CIDEr"]
+    report = cider_report(start, texts, photos.val, tokenizer_name)
+    return StartCaptions(texts, report, manner, content, confidences, seconds)
 
 
 def say_start(

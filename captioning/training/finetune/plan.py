@@ -53,8 +53,11 @@ class Plan(NamedTuple):
 
     @property
     def epochs_per_validation(self) -> int:
-        """Epochs between some ten validations; a divisor, so that the last epoch is validated."""
-        upper_bound = math.ceil(self.epochs / 10)
+        """Epochs between validations; a divisor, so that the last epoch is validated.
+
+        There are some ten validations, or four if content is kept: then they choose no epoch.
+        """
+        upper_bound = math.ceil(self.epochs / (4 if self.keeps_content else 10))
         return max(count for count in range(1, upper_bound + 1) if self.epochs % count == 0)
 
 

@@ -254,13 +254,18 @@ class Finetuning:
             calibration = fit_calibration(assessed, start.calibration)
             halves, *_ = CalibrationReport.across_halves(assessed, start.calibration)
         except InputError as error:
-            if self.plan.keeps_content and start.has_confidence():
+            if self.plan.keeps_content and start.calibration and start.has_confidence():
                 say(
                     "calibrated as the model before, since photos have one caption each: captions "
                     "are as sure as its captions of the same photos, on average"
                 )
-                paths = [record.image for record in (*photos.train[:READ_PHOTOS], *photos.val)]
-                return borrowed_calibration(start, captioner, paths)
+                records = [*photos.train[:READ_PHOTOS], *photos.val]
+                confidences = self.start_captions.confidences
+                return borrowed_calibration(
+                    start.calibration,
+                    captioner,
+                    {record.image: confidences[record.image_id] for record in records},
+                )
             say(f"not calibrated, so captions have no confidence: {error}")
             return None
         say(f"calibrated on each half of these photos, on the other half: {halves.line()}")
