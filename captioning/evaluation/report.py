@@ -12,12 +12,12 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from captioning.data.tokenizer_names import TokenizerName
-from captioning.data.tokenizers import tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import repeatable_words
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
+from captioning.metrics.corpus import corpus_tokens
 from captioning.metrics.scores import (
     LEVEL,
     Estimate,
@@ -26,7 +26,6 @@ from captioning.metrics.scores import (
     Scores,
     diversity,
     estimates,
-    generated_tokens,
     omitted_words,
     share_that_repeats,
 )
@@ -99,10 +98,8 @@ class Report:
             )
         if scorers is None:
             scorers = registry.scorers().values()
-        split = tokenizer_of_scores(tokenizer)
         texts = [references[image] for image in captions]
-        candidates = [generated_tokens(caption, tokenizer) for caption in captions.values()]
-        reference_tokens = [[split(text) for text in image_texts] for image_texts in texts]
+        candidates, reference_tokens = corpus_tokens(captions.values(), texts, tokenizer)
         scores = [registry.score_tokens(scorer, candidates, reference_tokens) for scorer in scorers]
         scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
         words = list(map(words_of, candidates))
