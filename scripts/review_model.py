@@ -23,10 +23,10 @@ from captioning.data.tokenizers import tokenizer
 from captioning.evaluation.calibration_report import Reliability
 from captioning.evaluation.review_examples import Example, review_examples
 from captioning.evaluation.review_fit import (
-    Judgements,
+    LabelledFeatures,
     caption_features,
     fit_review,
-    judgements,
+    labelled_features,
     memory_vectors,
     separation,
 )
@@ -79,29 +79,31 @@ def print_tasks(
     """Print how well captions of other photos, and replaced nouns, are told from right ones."""
     captions = [example.captions for example in examples]
     features = caption_features(captioner, vectors, review.prior, captions)
-    of_captions, of_nouns = judgements(examples, features)
+    labelled_captions, labelled_nouns = labelled_features(examples, features)
     print(f"{'':30}   AUC      95 % interval  found at 5 %  calibration error")
-    print_task("captions of other photos", of_captions, CAPTION_FEATURES, review.caption_weights)
+    print_task(
+        "captions of other photos", labelled_captions, CAPTION_FEATURES, review.caption_weights
+    )
     blind = {"mean log ratio": -1.0, "mean log probability": 1.0, "bias": 0.0}
-    print_task("  blind", of_captions, CAPTION_FEATURES, blind)
-    print_task("nouns replaced", of_nouns, WORD_FEATURES, review.word_weights)
+    print_task("  blind", labelled_captions, CAPTION_FEATURES, blind)
+    print_task("nouns replaced", labelled_nouns, WORD_FEATURES, review.word_weights)
     blind = {"log probability": 0.0, "log probability without the photo": 1.0, "bias": 0.0}
-    print_task("  blind", of_nouns, WORD_FEATURES, blind)
+    print_task("  blind", labelled_nouns, WORD_FEATURES, blind)
 
 
 def print_task(
-    name: str, judged: Judgements, features: Sequence[str], weights: Mapping[str, float]
+    name: str, labelled: LabelledFeatures, features: Sequence[str], weights: Mapping[str, float]
 ) -> None:
     """Print a row, with the interval of its area by a bootstrap over pairs."""
-    chances, count = judged.chances(features, weights), len(judged.right)
-    right, wrong = chances[:count], chances[count:]
-    area, found = separation(right, wrong)
+    chances, count = labelled.chances(features, weights), len(labelled.positives)
+    positives, negatives = chances[:count], chances[count:]
+    area, recall = separation(positives, negatives)
     draws = np.random.default_rng(0).integers(count, size=(SAMPLES, count))
-    areas = [separation(right[draw], wrong[draw])[0] for draw in draws]
+    areas = [separation(positives[draw], negatives[draw])[0] for draw in draws]
     low, high = np.quantile(areas, [0.025, 0.975])
-    error = Reliability(chances, judged.targets).error
+    error = Reliability(chances, labelled.labels).error
     title = f"{name} ({count})"
-    print(f"{title:30} {area:.3f}  {low:8.3f} to {high:.3f} {found:13.0%}  {error:17.3f}")
+    print(f"{title:30} {area:.3f}  {low:8.3f} to {high:.3f} {recall:13.0%}  {error:17.3f}")
 
 
 def print_pairs(

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from captioning.captioner.calibration import Calibration, ReviewCalibration
+from captioning.captioner.calibration import Calibration
 from captioning.captioner.caption import Caption, Captions
 from captioning.captioner.caption_builder import CaptionBuilder
 from captioning.captioner.configuration import CaptionerParts, build_parts
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
-from captioning.captioner.review import PRIOR_PHOTOS, Review, Reviewer, mean_memory
+from captioning.captioner.review import Review, Reviewer, default_review
 from captioning.captioner.user_words import constrained_search, text_tokens
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
 from captioning.data.vocabulary import Vocabulary
@@ -289,11 +289,6 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: there are no words, or the model has no calibration of reviews.
         """
-        if self.calibration is None or self.calibration.review is None:
-            raise InputError(
-                "this model is not calibrated for reviews; see captioning calibrate, or review "
-                "the captions of several photos"
-            )
         [[review]] = raise_errors(self.reviews([photo], [[text]], doubt, wrong_share))
         return review
 
@@ -308,23 +303,20 @@ class Captioner:
         """Yield the reviews of each photo's captions, or why the photo cannot be read.
 
         A model without a calibration of reviews takes that of the model that comes with the
-        package, and the first of the photos as its prior.
+        package, and the mean of the first photos as its prior.
 
         Args:
             photos: the photos.
             texts: the captions of each photo.
             doubt: as for `review`.
             wrong_share: as for `review`.
-            batch_size: the most photos per batch.
+            batch_size: as for `stream`.
 
         Raises:
-            InputError: a caption has no words.
+            InputError: a caption has no words, or there is one photo and no calibration.
         """
-        calibration = None if self.calibration is None else self.calibration.review
-        if calibration is None:
-            work = partial(mean_memory, self.network)
-            [prior] = self.batches(photos[:PRIOR_PHOTOS], work, PRIOR_PHOTOS, in_turn=True)
-            calibration = ReviewCalibration(prior.tolist())
+        calibration = self.calibration and self.calibration.review
+        calibration = calibration or default_review(self.network, self.preprocessing, photos)
         reviewer = Reviewer(self.network, self.vocabulary, calibration, doubt, wrong_share)
         for reviews in self.batches(photos, partial(reviewer.review, texts=texts), batch_size):
             yield from reviews

@@ -22,8 +22,9 @@ from captioning.captioner.calibration import (
 from captioning.captioner.caption import rounded
 from captioning.captioner.decoded_batch import encode_batch, token_log_probs
 from captioning.captioner.inference_network import InferenceNetwork
-from captioning.captioner.photo_stream import StreamedPhoto
+from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
 from captioning.data.dataset import pad_captions
+from captioning.data.preprocessing import Photo, Preprocessing
 from captioning.data.tokenizers import tokenizer
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.data.vocabulary import EOS, PAD, UNK, Vocabulary
@@ -134,14 +135,26 @@ class ReviewFeatures:
 
 
 @torch.no_grad()
-def mean_memory(
-    network: InferenceNetwork, photos: Sequence[StreamedPhoto | PhotoError]
-) -> Float[Tensor, " A"]:
-    """Return the mean adapted annotation vector of those photos that can be read."""
-    streamed_photos = [photo for photo in photos if isinstance(photo, StreamedPhoto)]
+def default_review(
+    network: InferenceNetwork, preprocessing: Preprocessing, photos: Sequence[Photo]
+) -> ReviewCalibration:
+    """Return the photo model's calibration, with the mean of the first photos as the prior.
+
+    Raises:
+        PhotoError: none of them can be read.
+        InputError: there is one photo, which would be its own prior.
+    """
+    if len(photos) < 2:
+        raise InputError(
+            "this model is not calibrated for reviews; see captioning calibrate, or review the "
+            "captions of several photos"
+        )
+    [batch] = photo_batches(photos[:PRIOR_PHOTOS], preprocessing, batch_size=PRIOR_PHOTOS)
+    streamed_photos = [photo for photo in batch if isinstance(photo, StreamedPhoto)]
     if not streamed_photos:
-        [*_] = raise_errors(photos)
-    return encode_batch(network, streamed_photos).adapted.mean(dim=(0, 1))
+        [*_] = raise_errors(batch)
+    vectors = encode_batch(network, streamed_photos).adapted
+    return ReviewCalibration(vectors.mean(dim=(0, 1)).tolist())
 
 
 @dataclass(frozen=True)

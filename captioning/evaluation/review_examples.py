@@ -1,4 +1,4 @@
-"""Right and wrong captions of photos, on which reviews are calibrated and measured.
+"""True and wrong captions of photos, on which reviews are calibrated and measured.
 
 A wrong caption is another photo's of the same length, or one whose noun is replaced by another of
 its kind, such as dog by cat.
@@ -27,14 +27,14 @@ class WrongNoun:
     """A caption of which one noun is replaced.
 
     Attributes:
-        words: the wrong caption.
+        caption: its words.
         place: of the wrong noun.
-        right_place: of the last word of the right one, in the right caption.
+        true_place: of the last word of the true noun, in the true caption.
     """
 
-    words: tuple[str, ...]
+    caption: tuple[str, ...]
     place: int
-    right_place: int
+    true_place: int
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,21 @@ class Example:
 
     Attributes:
         record: the photo with all its captions.
-        words: the caption.
-        other: a caption of another photo with as many words.
+        caption: its words.
+        other_caption: those of a caption of another photo, as many.
         wrong_noun: the caption with a wrong noun; None if it names nothing that could be replaced.
     """
 
     record: Record
-    words: tuple[str, ...]
-    other: tuple[str, ...]
+    caption: tuple[str, ...]
+    other_caption: tuple[str, ...]
     wrong_noun: WrongNoun | None
 
     @property
     def captions(self) -> list[tuple[str, ...]]:
-        """The right caption, and the wrong ones."""
-        wrong = [] if self.wrong_noun is None else [self.wrong_noun.words]
-        return [self.words, self.other, *wrong]
+        """The true caption, and the wrong ones."""
+        wrong_captions = [] if self.wrong_noun is None else [self.wrong_noun.caption]
+        return [self.caption, self.other_caption, *wrong_captions]
 
 
 class NounSwaps:
@@ -152,10 +152,14 @@ def review_examples(
             captions_by_length[len(caption)].append((number, caption))
     examples = []
     for number, record in enumerate(records):
-        words = draw.choice(references[number])
-        others = [caption for other, caption in captions_by_length[len(words)] if other != number]
-        if others:
-            wrong_noun = swaps.wrong_noun(words, references[number], draw)
-            other = tuple(draw.choice(others))
-            examples.append(Example(record, tuple(words), other, wrong_noun))
+        caption = draw.choice(references[number])
+        other_captions = [
+            other_caption
+            for other_number, other_caption in captions_by_length[len(caption)]
+            if other_number != number
+        ]
+        if other_captions:
+            wrong_noun = swaps.wrong_noun(caption, references[number], draw)
+            other_caption = tuple(draw.choice(other_captions))
+            examples.append(Example(record, tuple(caption), other_caption, wrong_noun))
     return examples

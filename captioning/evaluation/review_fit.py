@@ -1,4 +1,4 @@
-"""Fit the chances of reviews to right and wrong captions, and measure how well they are told apart.
+"""Fit the chances of reviews to true and wrong captions, and measure how well they are told apart.
 
 Shapes: n captions or words, S features.
 """
@@ -40,7 +40,7 @@ BATCH_SIZE = 16
 """Photos per batch."""
 
 FALSE_ALARMS = 0.05
-"""Share of right captions, or words, that a threshold may call wrong."""
+"""Share of positives that a threshold may call negative."""
 
 
 class CaptionFeatures(NamedTuple):
@@ -51,44 +51,48 @@ class CaptionFeatures(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Judgements:
-    """Features of right and wrong captions, or of right and wrong words.
+class LabelledFeatures:
+    """Features of captions, or of words, with and without fault.
 
     Attributes:
-        right: of right ones.
-        wrong: of wrong ones.
+        positives: of those that the photo bears out.
+        negatives: of those that it does not.
     """
 
-    right: Float[np.ndarray, "_ S"]
-    wrong: Float[np.ndarray, "_ S"]
+    positives: Float[np.ndarray, "_ S"]
+    negatives: Float[np.ndarray, "_ S"]
 
     @property
-    def targets(self) -> Bool[np.ndarray, " _"]:
-        """Whether each is right, the right ones first."""
-        return np.arange(len(self.right) + len(self.wrong)) < len(self.right)
+    def features(self) -> Float[np.ndarray, "n S"]:
+        """All features, the positives first."""
+        return np.concatenate([self.positives, self.negatives])
+
+    @property
+    def labels(self) -> Bool[np.ndarray, " n"]:
+        """Whether each is a positive."""
+        return np.arange(len(self.features)) < len(self.positives)
 
     def chances(
         self, names: Sequence[str], weights: Mapping[str, float]
-    ) -> Float[np.ndarray, " _"]:
-        """Return the chance of each by a regression, the right ones first."""
-        features = np.concatenate([self.right, self.wrong])
-        chances: Float[np.ndarray, " _"] = expit(
-            features @ [weights[name] for name in names] + weights[BIAS]
+    ) -> Float[np.ndarray, " n"]:
+        """Return the chance of each by a regression, the positives first."""
+        chances: Float[np.ndarray, " n"] = expit(
+            self.features @ [weights[name] for name in names] + weights[BIAS]
         )
         return chances
 
     def fit(self, names: Sequence[str], start: Mapping[str, float]) -> dict[str, float]:
         """Fit the weights of a regression, shrunk towards a start."""
-        features = np.concatenate([self.right, self.wrong])
+        features, labels = self.features, self.labels
         means, scales = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-6)
         start_weights = np.array([start[name] for name in names])
         weights, bias = logistic_regression(
             (features - means) / scales,
-            self.targets,
-            example_weights=np.where(self.targets, 1 / len(self.right), 1 / len(self.wrong)),
+            labels,
+            example_weights=np.where(labels, 1 / len(self.positives), 1 / len(self.negatives)),
             start_weights=start_weights * scales,
             start_bias=start[BIAS] + float(means @ start_weights),
-            photo_count=len(self.right),
+            photo_count=len(self.positives),
             bounds=[(None, None)] * len(names),
         )
         weights = weights / scales
@@ -98,17 +102,17 @@ class Judgements:
 
 
 def separation(
-    right: Float[np.ndarray, " _"], wrong: Float[np.ndarray, " _"]
+    positives: Float[np.ndarray, " _"], negatives: Float[np.ndarray, " _"]
 ) -> tuple[float, float]:
-    """Return how well scores tell right from wrong.
+    """Return how well scores tell positives from negatives.
 
     Returns:
-        the area under the ROC curve, and the share of wrong ones below the threshold that
-        `FALSE_ALARMS` of the right ones are below.
+        the area under the ROC curve, and the share of negatives below the threshold that
+        `FALSE_ALARMS` of the positives are below.
     """
-    area = mannwhitneyu(right, wrong).statistic / (len(right) * len(wrong))
-    threshold = np.quantile(right, FALSE_ALARMS)
-    return float(area), float((wrong < threshold).mean())
+    area = mannwhitneyu(positives, negatives).statistic / (len(positives) * len(negatives))
+    threshold = np.quantile(positives, FALSE_ALARMS)
+    return float(area), float((negatives < threshold).mean())
 
 
 @torch.no_grad()
@@ -160,30 +164,29 @@ def caption_features(
     return features
 
 
-def judgements(
+def labelled_features(
     examples: Sequence[Example], features: Sequence[Sequence[CaptionFeatures]]
-) -> tuple[Judgements, Judgements]:
-    """Return the judgements of captions of other photos, and of wrong nouns.
+) -> tuple[LabelledFeatures, LabelledFeatures]:
+    """Return features of captions, whose negatives are of other photos, and of nouns.
 
     Args:
         examples: the captions.
         features: of the captions of each example, in the order of `Example.captions`.
     """
-    captions: dict[bool, list[Any]] = {True: [], False: []}
-    nouns: dict[bool, list[Any]] = {True: [], False: []}
-    for example, (right, other, *wrong) in zip(examples, features, strict=True):
-        captions[True].append(right.caption)
-        captions[False].append(other.caption)
+    captions, other_captions, nouns, wrong_nouns = [], [], [], []
+    for example, (caption, other_caption, *wrong_caption) in zip(examples, features, strict=True):
+        captions.append(caption.caption)
+        other_captions.append(other_caption.caption)
         if example.wrong_noun is None:
             continue
-        right_noun = right.words[example.wrong_noun.right_place]
-        if right_noun.any():  # it is in the vocabulary
-            nouns[True].append(right_noun)
-            nouns[False].append(wrong[0].words[example.wrong_noun.place])
-    caption_shape, noun_shape = (-1, len(CAPTION_FEATURES)), (-1, len(WORD_FEATURES))
+        noun = caption.words[example.wrong_noun.true_place]
+        if noun.any():  # it is in the vocabulary
+            nouns.append(noun)
+            wrong_nouns.append(wrong_caption[0].words[example.wrong_noun.place])
+    noun_shape = -1, len(WORD_FEATURES)
     return (
-        Judgements(*(np.reshape(captions[right], caption_shape) for right in (True, False))),
-        Judgements(*(np.reshape(nouns[right], noun_shape) for right in (True, False))),
+        LabelledFeatures(np.array(captions), np.array(other_captions)),
+        LabelledFeatures(np.reshape(nouns, noun_shape), np.reshape(wrong_nouns, noun_shape)),
     )
 
 
@@ -197,7 +200,7 @@ def fit_review(
 
     Args:
         captioner: the model.
-        records: photos with right captions, of which at most `MAX_PHOTOS` are taken.
+        records: photos with true captions, of which at most `MAX_PHOTOS` are taken.
         start: the calibration to shrink towards; by default the photo model's.
         features: a folder of cached annotations of the photos, to use instead of them.
 
@@ -215,15 +218,15 @@ def fit_review(
     vectors = memory_vectors(captioner, photos, len(examples))
     prior = [rounded(number) for number in vectors.mean(dim=(0, 1)).tolist()]
     captions = [example.captions for example in examples]
-    judged_captions, judged_nouns = judgements(
+    labelled_captions, labelled_nouns = labelled_features(
         examples, caption_features(captioner, vectors, prior, captions)
     )
     start = start or ReviewCalibration(prior)
     word_weights = start.word_weights
-    if len(judged_nouns.right):
-        word_weights = judged_nouns.fit(WORD_FEATURES, word_weights)
+    if len(labelled_nouns.positives):
+        word_weights = labelled_nouns.fit(WORD_FEATURES, word_weights)
     return ReviewCalibration(
         prior=prior,
         word_weights=word_weights,
-        caption_weights=judged_captions.fit(CAPTION_FEATURES, start.caption_weights),
+        caption_weights=labelled_captions.fit(CAPTION_FEATURES, start.caption_weights),
     )

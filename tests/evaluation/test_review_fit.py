@@ -11,7 +11,7 @@ from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.evaluation.review_examples import NounSwaps, review_examples
-from captioning.evaluation.review_fit import Judgements, fit_review, separation
+from captioning.evaluation.review_fit import LabelledFeatures, fit_review, separation
 from captioning.shapes import write_shapes
 
 WORDS = ["a", "an", "man", "woman", "dog", "dogs", "cat", "cats", "elephant", "on", "sofa", "the"]
@@ -23,15 +23,15 @@ def test_a_noun_becomes_another_of_its_kind_that_nobody_names() -> None:
     drawn = {swaps.wrong_noun(references[0], references, random.Random(n)) for n in range(9)}
     [wrong_noun] = drawn
     assert wrong_noun is not None
-    assert wrong_noun.words == ("an", "elephant", "on", "the", "sofa")
-    assert (wrong_noun.place, wrong_noun.right_place) == (1, 1)
+    assert wrong_noun.caption == ("an", "elephant", "on", "the", "sofa")
+    assert (wrong_noun.place, wrong_noun.true_place) == (1, 1)
 
 
 def test_plurals_stay_plural_and_persons_change_only_to_others() -> None:
     swaps, draw = NounSwaps(WORDS), random.Random(0)
     wrong_noun = swaps.wrong_noun(["dogs"], [["dogs"]], draw)
     assert wrong_noun is not None
-    assert wrong_noun.words == ("cats",)
+    assert wrong_noun.caption == ("cats",)
     assert swaps.wrong_noun(["a", "man"], [["a", "man"], ["a", "woman"]], draw) is None
 
 
@@ -41,8 +41,8 @@ def test_the_other_caption_is_of_another_photo_and_as_long() -> None:
     examples = review_examples(records, Vocabulary(WORDS))
     assert len(examples) == 3
     for example in examples:
-        assert len(example.other) == len(example.words)
-        assert " ".join(example.other) not in example.record.captions
+        assert len(example.other_caption) == len(example.caption)
+        assert " ".join(example.other_caption) not in example.record.captions
 
 
 def test_separation_counts_pairs_and_what_lies_below_nearly_all_right_ones() -> None:
@@ -50,13 +50,13 @@ def test_separation_counts_pairs_and_what_lies_below_nearly_all_right_ones() -> 
     assert (area, found) == (0.75, 0.5)
 
 
-def test_the_fit_finds_the_weights_of_many_judgements() -> None:
+def test_the_fit_finds_the_weights_of_many_examples() -> None:
     draw = np.random.default_rng(0)
     features = draw.normal(size=(40_000, 2)) * 2.0 + (-1.0, 1.0)
-    is_right = draw.random(40_000) < expit(features @ (0.8, -0.6) + 1.0)
-    count = min(is_right.sum(), (~is_right).sum())
-    judged = Judgements(features[is_right][:count], features[~is_right][:count])
-    weights = judged.fit(WORD_FEATURES, dict.fromkeys((*WORD_FEATURES, BIAS), 0.0))
+    is_positive = draw.random(40_000) < expit(features @ (0.8, -0.6) + 1.0)
+    count = min(is_positive.sum(), (~is_positive).sum())
+    labelled = LabelledFeatures(features[is_positive][:count], features[~is_positive][:count])
+    weights = labelled.fit(WORD_FEATURES, dict.fromkeys((*WORD_FEATURES, BIAS), 0.0))
     assert [weights[name] for name in WORD_FEATURES] == pytest.approx([0.8, -0.6], abs=0.06)
 
 
