@@ -122,6 +122,15 @@ class Caption:
         ends_in_letter = unicodedata.category(text[-1:] or " ") in ("Ll", "Lu")
         return text[:1].upper() + text[1:] + "." * ends_in_letter
 
+    @property
+    def keywords(self) -> dict[str, float]:
+        """The content words with their chances (`named`), the highest first."""
+        keywords: dict[str, float] = {}
+        for word, chance in zip(self.words, self.named, strict=False):  # empty if unknown
+            if chance is not None:
+                keywords[word] = max(chance, keywords.get(word, 0.0))
+        return dict(sorted(keywords.items(), key=lambda keyword: keyword[1], reverse=True))
+
     def map(self, name: str | None = None) -> Float[Tensor, "T rows columns"]:
         """Return the map of each word: weights of the regions, which sum to one.
 
@@ -239,7 +248,11 @@ class Caption:
         for word, runners_up in zip(words, self.runners_up, strict=False):  # empty unless requested
             word["runners_up"] = [entry(*runner_up) for runner_up in runners_up]
         confidence = {} if self.confidence is None else {"confidence": rounded(self.confidence)}
-        return {"caption": self.text, **confidence, "score": rounded(self.score), "words": words}
+        content = {"caption": self.text, **confidence, "score": rounded(self.score), "words": words}
+        if self.named:
+            keywords = {word: rounded(chance) for word, chance in self.keywords.items()}
+            content["keywords"] = keywords
+        return content
 
 
 def rounded(number: float) -> float:

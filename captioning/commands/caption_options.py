@@ -61,8 +61,11 @@ class TextOptions:
     skip_existing: bool = False
     """Leave out photos whose text file exists."""
     csv: Annotated[Path | None, MAY_BEGIN_WITH_DASH] = None
-    """Write a table: file_name (relative to it), caption, confidence; - prints it instead of
-    lines."""
+    """Write a table: file_name (relative to it), caption, confidence, keywords and their chances;
+    - prints it instead of lines."""
+    keywords: Share = 0.5
+    """In tables and pages, words of the caption whose chance to be named is at least P are
+    keywords."""
 
 
 @Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))

@@ -5,7 +5,7 @@ import io
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,19 +33,24 @@ from captioning.progress_bar import say
 NOT_SURE = "not sure"
 """Printed in place of captions below ``--min-confidence``."""
 
-COLUMNS = ("file_name", "caption", "confidence")
+COLUMNS = ("file_name", "caption", "confidence", "keywords", "chances")
 """The columns of a CSV file."""
+
+SEPARATOR = "; "
+"""Between the keywords of a photo, and between their chances."""
 
 
 class CaptionText(NamedTuple):
     """A caption, and the text to write of it.
 
     `sure_text` is empty if the caption's confidence does not reach ``--min-confidence``.
+    `keywords` are those of the caption whose chance reaches ``--keywords``.
     """
 
     caption: Caption
     text: str
     sure_text: str
+    keywords: Mapping[str, float]
 
 
 def caption_text(caption: Caption, text_options: TextOptions, min_confidence: float) -> CaptionText:
@@ -53,7 +58,10 @@ def caption_text(caption: Caption, text_options: TextOptions, min_confidence: fl
     words = caption.sentence if text_options.sentence else caption.text
     text = f"{text_options.prefix}{words}{text_options.suffix}"
     is_sure = not min_confidence or (caption.confidence or 0.0) >= min_confidence
-    return CaptionText(caption, text, text if is_sure else "")
+    keywords = {
+        word: chance for word, chance in caption.keywords.items() if chance >= text_options.keywords
+    }
+    return CaptionText(caption, text, text if is_sure else "", keywords)
 
 
 @dataclass(frozen=True)
@@ -136,8 +144,8 @@ class Pages(Output):
 
     def add(self, captioned_photo: CaptionedPhoto) -> None:
         photo = captioned_photo.photo
-        page = self.files[photo]
-        self.gallery.add(photo, captioned_photo.image, captioned_photo.captions, page)
+        page, keywords = self.files[photo], captioned_photo.texts[0].keywords
+        self.gallery.add(photo, captioned_photo.image, captioned_photo.captions, page, keywords)
 
     def finish(self) -> None:
         self.gallery.finish()
@@ -161,11 +169,7 @@ class CsvFile(Output):
         self.rows += [table_row(name, text) for text in captioned_photo.texts]
 
     def finish(self) -> None:
-        with (
-            written_whole(self.path) as temporary,
-            temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
-        ):
-            csv.writer(file).writerows(self.rows)
+        write_table(self.rows, self.path)
 
 
 @dataclass(frozen=True)
@@ -290,11 +294,18 @@ def line_of_table(photo: Path, text: CaptionText) -> str:
     return csv_line(table_row(str(photo), text))
 
 
-def table_row(name: str, text: CaptionText) -> tuple[str, str, float | None]:
+def table_row(name: str, text: CaptionText) -> Sequence[str | float | None]:
     """Return the cells of a caption under `COLUMNS`."""
     confidence = text.caption.confidence
     share = None if confidence is None else rounded(confidence)
-    return spreadsheet_text(name), spreadsheet_text(text.sure_text), share
+    chances = [str(rounded(chance)) for chance in text.keywords.values()]
+    return (
+        spreadsheet_text(name),
+        spreadsheet_text(text.sure_text),
+        share,
+        spreadsheet_text(SEPARATOR.join(text.keywords)),
+        SEPARATOR.join(chances),
+    )
 
 
 def spreadsheet_text(text: str) -> str:
@@ -303,6 +314,15 @@ def spreadsheet_text(text: str) -> str:
     Readers of CSV files, such as ours, skip it (``skipinitialspace``).
     """
     return f" {text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def write_table(rows: Iterable[Sequence[object]], path: Path) -> None:
+    """Write a CSV file, with the mark by which Excel recognises UTF-8."""
+    with (
+        written_whole(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8-sig", errors="backslashreplace") as file,
+    ):
+        csv.writer(file).writerows(rows)
 
 
 def csv_line(row: Sequence[object]) -> str:

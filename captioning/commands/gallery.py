@@ -1,7 +1,7 @@
 """Pages of photos with links to each other, and a gallery of all of them."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,7 +27,14 @@ class Gallery:
         self._cards: dict[str, viewer.PhotoCard] = {}  # by page
         self._view: dict[str, Any] = {}  # of the last page, which is not yet written
 
-    def add(self, photo: Path, image: Image, captions: Sequence[Caption], page: Path) -> None:
+    def add(
+        self,
+        photo: Path,
+        image: Image,
+        captions: Sequence[Caption],
+        page: Path,
+        keywords: Mapping[str, float],
+    ) -> None:
         """Add a photo, unless it has a page already.
 
         Args:
@@ -35,6 +42,7 @@ class Gallery:
             image: the photo, upright.
             captions: the best first.
             page: the file of its page, in or below the folder.
+            keywords: words for the photo, with their chances.
 
         Raises:
             InputError: the previous page cannot be written.
@@ -45,11 +53,12 @@ class Gallery:
         self._write_page(name)
         best = captions[0]
         sure = "" if best.confidence is None else f" · {best.confidence:.0%} sure"
+        chances = ", ".join(f"{word} {chance:.0%}" for word, chance in keywords.items())
         self._cards[name] = viewer.PhotoCard(
             photo.name,
             jpeg(image, viewer.THUMBNAIL),
             best.sentence,
-            [photo.name + sure],
+            [photo.name + sure, *([chances] if chances else [])],
             best.confidence,
             name,
         )

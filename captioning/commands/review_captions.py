@@ -1,6 +1,5 @@
 """`captioning review`: a second opinion on captions of photos."""
 
-import csv as csv_format
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -155,28 +154,23 @@ def review_json(caption: "ReviewedCaption") -> str:
 
 def _write_table(captions: "Sequence[ReviewedCaption]", path: Path) -> None:
     from captioning.captioner.caption import rounded
-    from captioning.commands.caption_outputs import spreadsheet_text
-    from captioning.files import written_whole
+    from captioning.commands.caption_outputs import spreadsheet_text, write_table
 
-    with (
-        written_whole(path) as temporary,
-        temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
-    ):
-        writer = csv_format.writer(file)
-        writer.writerow(COLUMNS)
-        for caption in captions:
-            review = caption.review
-            writer.writerow(
-                (
-                    spreadsheet_text(str(caption.photo)),
-                    spreadsheet_text(caption.text),
-                    rounded(review.right),
-                    rounded(review.belongs),
-                    " ".join(review.words[place] for place in review.doubtful),
-                    " ".join(map("/".join, review.alternatives)),
-                    " ".join(review.unknown),
-                )
+    rows: list[Sequence[object]] = [COLUMNS]
+    for caption in captions:
+        review = caption.review
+        rows.append(
+            (
+                spreadsheet_text(str(caption.photo)),
+                spreadsheet_text(caption.text),
+                rounded(review.right),
+                rounded(review.belongs),
+                " ".join(review.words[place] for place in review.doubtful),
+                " ".join(map("/".join, review.alternatives)),
+                " ".join(review.unknown),
             )
+        )
+    write_table(rows, path)
 
 
 def _write_page(

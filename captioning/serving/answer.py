@@ -50,6 +50,11 @@ class CaptionOfPhoto(Described):
         "and the end, divided by their number to the power of the length penalty.",
     )
     words: list[Word] = Field(description="Its words.")
+    keywords: dict[str, float] = Field(
+        {},
+        description="The words that name something, with their chances as in words, the highest "
+        "first. Only if the model is calibrated for it.",
+    )
 
 
 class MapOfWord(Described):

@@ -54,7 +54,7 @@
   }
   hides.addEventListener("change", show);
   save.addEventListener("click", () => {
-    const address = URL.createObjectURL(new Blob([table()], { type: "text/csv" }));
+    const address = URL.createObjectURL(new Blob(["\ufeff", table()], { type: "text/csv" }));
     attentionView.make("a", { href: address, download: "decisions.csv" }).click();
     URL.revokeObjectURL(address);
   });

@@ -48,7 +48,8 @@ def calibrated(tmp_path: Path) -> list[str]:
     """A model with the confidence 0.27 in every caption."""
     file = tmp_path / "calibrated.safetensors"
     zeros = dict.fromkeys(FEATURES, 0.0)
-    export("shapes", file, calibration=Calibration(1.0, means=zeros, weights=zeros, bias=-1.0))
+    calibration = Calibration(1.0, means=zeros, weights=zeros, bias=-1.0, named=(1.0, 0.0))
+    export("shapes", file, calibration=calibration)
     return ["--model", str(file), "--device", "cpu"]
 
 
@@ -301,9 +302,32 @@ def test_a_table_is_printed_with_nothing_beside_it(
     capsys.readouterr()
     assert main([*caption, "--csv", "-"]) == 0
     printed = capsys.readouterr().out
-    assert [*csv.reader(printed.splitlines())] == [*csv.reader(table.read_text().splitlines())]
+    assert [*csv.reader(printed.splitlines())] == [
+        *csv.reader(table.read_text("utf-8-sig").splitlines())
+    ]
     assert len(printed.splitlines()) == 4
     assert not Path("-").exists()
+
+
+def test_keywords_are_in_json_tables_and_pages(
+    calibrated: list[str], photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    command = ["caption", str(photos / "a.jpg"), str(photos / "index.png"), *calibrated, "--json"]
+    table, pages = tmp_path / "captions.csv", tmp_path / "pages"
+    assert main([*command, "--csv", str(table), "--html", str(pages), "--keywords", "0.2"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = pytest.importorskip("pandas").read_csv(table)
+    assert table.read_bytes().startswith(b"\xef\xbb\xbf")  # by which Excel knows UTF-8
+    for line, (_, row) in zip(lines, rows.iterrows(), strict=True):
+        words = sorted(line["words"], key=lambda word: word["named"] or 0.0)
+        named = {word["word"]: word["named"] for word in words if word["named"]}
+        assert line["keywords"] == named
+        assert [*line["keywords"].values()] == sorted(named.values(), reverse=True)
+        likely = {word: named[word] for word in line["keywords"] if named[word] >= 0.2}
+        words, chances = row["keywords"].split("; "), map(float, str(row["chances"]).split("; "))
+        assert dict(zip(words, chances, strict=True)) == likely
+        note = ", ".join(f"{word} {chance:.0%}" for word, chance in likely.items())
+        assert note in (pages / "index.html").read_text()
 
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
@@ -397,7 +421,7 @@ def test_a_training_reads_the_table_whoever_reads_what_is_printed(
     with os.fdopen(writing, "w", buffering=1) as closed:
         monkeypatch.setattr("sys.stdout", closed)
         assert main([*caption, "--csv", str(tmp_path / "captions.csv")]) == 0
-    with (tmp_path / "captions.csv").open(newline="") as file:
+    with (tmp_path / "captions.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = [(Path(row["file_name"]), row["caption"]) for row in csv.DictReader(file)]
     assert rows == [(path, found.text) for path, found in expected.items()]
     reader = CaptionTable(tmp_path, images=tmp_path, val_fraction=0.0)

@@ -54,7 +54,7 @@ def test_a_table_has_the_captions_of_the_lines(
 ) -> None:
     assert review(captions, "--csv", str(tmp_path / "reviews.csv"), "--doubt", "0") == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    with (tmp_path / "reviews.csv").open(newline="") as file:
+    with (tmp_path / "reviews.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     assert [row["file_name"] for row in rows] == [photo for _, photo, *_ in lines]
     chances = [float(row["right"]) for row in rows]

@@ -38,7 +38,7 @@ def test_decisions_survive_a_reload_and_are_saved_as_a_table(
         assert page.locator(".tools output").inner_text() == "3 of 3 decided"
         with page.expect_download() as download:
             page.get_by_role("button", name="Save decisions").click()
-        rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+        rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8-sig").splitlines()))
         assert [row["decision"] for row in rows] == ["accept", "correct", "drop"]
         before = rows[0]["before"]
         assert [row["caption"] for row in rows] == [before, "a new caption", ""]
