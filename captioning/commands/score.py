@@ -53,8 +53,8 @@ def score(
 
     Args:
         results: The captions: COCO's results format (a list of objects with image_id and caption),
-            a table of image and caption, a folder or lines of `captioning caption`, or a folder of
-            `captioning evaluate`.
+            a table of image and caption, a folder or lines of `captioning caption`, a folder of
+            `captioning evaluate`, or a text file of one caption a line in the references' order.
         references: The reference captions: COCO's `captions_*.json`, Karpathy's `dataset_*.json`,
             Flickr8k.token.txt, a table such as captions.csv, or a data set's folder.
         caption_column: The column of RESULTS' captions, if it is a table that leaves doubt.
@@ -157,7 +157,7 @@ def _reports(
     if hint := tokenizer_hint(reference_texts, reference_options.tokenizer):
         print(f"captioning: {hint}", file=sys.stderr)
     systems = [
-        scored_captions(read_results(path, caption_column), read, path, references)
+        scored_captions(read_results(path, caption_column, read), read, path, references)
         for path in paths
     ]
     images = systems[0].keys()

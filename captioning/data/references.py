@@ -10,10 +10,10 @@ from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_files import photo_size
-from captioning.data.readers import Problem, reader_for
+from captioning.data.readers import CaptionTable, Problem, reader_for
 from captioning.data.readers.data_set import MALFORMED, UNREADABLE
 from captioning.data.readers.dataset_files import id_finder, path_ends
-from captioning.data.readers.fields import Entry, field, numbered, parse_entries
+from captioning.data.readers.fields import Entry, field, numbered, parse_entries, shown_names
 from captioning.data.readers.rows import is_photo_name, parse_json_lines, read_table
 from captioning.errors import InputError, reading
 from captioning.files import read_text
@@ -43,10 +43,12 @@ class References:
     Attributes:
         captions: by image id; none of them is empty.
         photos: the file name of each image's photo by image id, where the source says it.
+        splits: the splits of the images; those of one are in the order of the source.
     """
 
     captions: dict[int | str, tuple[str, ...]]
     photos: dict[int | str, str]
+    splits: tuple[str, ...] = ()
 
 
 def read_references(path: str | Path, split: str | None = None) -> References:
@@ -57,6 +59,8 @@ def read_references(path: str | Path, split: str | None = None) -> References:
     """
     reader = reader_for(path, objects=False)
     reader.captions_only = True
+    if split is None:
+        reader.val_fraction = 0.0  # keeps the order of images that have no split
     with stage("reading the captions"):
         data_set = reader.read()
     splits = list(data_set.splits)
@@ -80,7 +84,7 @@ def read_references(path: str | Path, split: str | None = None) -> References:
                 photos[image_id] = str(record.image)
     if not captions:
         raise InputError(f"{path}: no captions; give a file or a folder that has some")
-    return References(captions, photos)
+    return References(captions, photos, tuple(name for name in splits if data_set.splits[name]))
 
 
 def image_finder(
@@ -123,16 +127,21 @@ def _without_suffix(photo: str) -> str:
     return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else photo
 
 
-def read_results(path: str | Path, caption_column: str | None = None) -> Captions:
+def read_results(
+    path: str | Path, caption_column: str | None = None, references: References | None = None
+) -> Captions:
     """One caption per image, by image id or path of the photo, except where there is an error.
 
     Args:
         path: a file in COCO's results format, a CSV or TSV table, lines of JSON as
             ``captioning caption`` writes them, the folder of its shards, or a folder of
-            ``captioning evaluate``.
+            ``captioning evaluate``; with `references`, also a text file of one caption a line.
         caption_column: the column of the captions in a table, if it is not called by a usual name.
+        references: the references, whose order of images is that of the lines.
     """
     path = Path(path)
+    if references is not None and path.suffix.lower() == ".txt" and not _is_table(path):
+        return _caption_lines(path, references)
     files = [path]
     if path.is_dir():
         files = sorted(path.glob(SHARDS)) or [path / CAPTIONS]
@@ -145,6 +154,29 @@ def read_results(path: str | Path, caption_column: str | None = None) -> Caption
     if not captions:
         raise InputError(f"{path}: no captions; {REMEDY}")
     return _by_image(captions, path)
+
+
+def _is_table(file: Path) -> bool:
+    """Whether it is a table; captions, which a text file may have alone, have no tabs."""
+    suffix = file.suffix.lower()
+    is_text = suffix == ".txt" and ("\t" in read_text(file) or CaptionTable.resembles(file))
+    return suffix in (".csv", ".tsv") or is_text
+
+
+def _caption_lines(file: Path, references: References) -> Captions:
+    """The captions of a file that has one a line, in the order of the references' images."""
+    if len(references.splits) > 1:
+        raise InputError(
+            f"{file}: one caption a line, but references of {shown_names(references.splits)}; "
+            "name one by --split"
+        )
+    lines = read_text(file).removesuffix("\n").split("\n")
+    if len(lines) != len(references.captions):
+        raise InputError(
+            f"{file}: {len(lines):,} lines, but references of {len(references.captions):,} images; "
+            "give one caption a line, in the order of the references' images"
+        )
+    return dict(zip(references.captions, map(str.strip, lines), strict=True))
 
 
 def _by_image(captions: Iterable[ImageCaption], path: str | Path) -> Captions:
@@ -160,7 +192,7 @@ def _read_captions(
     file: Path, caption_column: str | None
 ) -> tuple[list[ImageCaption], list[Problem]]:
     """The captions of a file; photos with an error in place of a caption are left out."""
-    if file.suffix.lower() in (".csv", ".tsv"):
+    if _is_table(file):
         table = read_table(file, caption_column)
         captions: list[ImageCaption] = []
         for row in table.rows:

@@ -134,6 +134,8 @@ def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsy
         written(tmp_path / "lines.jsonl", lines(GOOD) + error),
         written(tmp_path / "printed.json", lines(GOOD)),
         written(tmp_path / "table.csv", f"file_name,caption,confidence\n{table}"),
+        written(tmp_path / "table.txt", f"file_name,caption,confidence\n{table}"),
+        written(tmp_path / "captions.txt", "\r\n".join([*GOOD.values(), ""])),
         written(tmp_path / "ids.tsv", f"image_id\tcaption\n{ids}"),
         str(tmp_path / "shards"),
         str(tmp_path / "run" / "evaluation-test"),
@@ -195,6 +197,16 @@ def test_a_split_s_references_count_alone(
         written(tmp_path / "set" / "annotations" / f"captions_{split}.json", coco(captions))
     divided = ["score", written(tmp_path / "lines.jsonl", lines(GOOD)), str(tmp_path / "set")]
     assert "image 0 is in two splits; name one by --split" in refusal(divided, capsys)
+    plain = written(tmp_path / "captions.txt", "\n".join(GOOD.values()))
+    for split in ("train", "test"):
+        names = {f"{split}{image}": texts for image, texts in REFERENCES.items()}
+        for number, entry in enumerate((content := coco(names))["images"]):
+            entry["id"] = f"{split}{number}"
+            content["annotations"][2 * number]["image_id"] = entry["id"]
+            content["annotations"][2 * number + 1]["image_id"] = entry["id"]
+        written(tmp_path / "two" / "annotations" / f"captions_{split}.json", content)
+    error = refusal(["score", plain, str(tmp_path / "two")], capsys)
+    assert "one caption a line, but references of train, test; name one by --split" in error
     assert main([*divided, "--split", "test"]) == 0
     own = capsys.readouterr().out
     assert main(["score", *files[1:]]) == 0
@@ -250,6 +262,7 @@ def test_help_score_and_compare_need_no_torch(files: list[str]) -> None:
         (0, "bad.json", lines(BAD) + "{", "bad.json: line 4: Expecting"),
         (0, "bad.json", lines(BAD) * 2, "has two captions; leave one"),
         (0, "run", None, "no such file"),
+        (0, "bad.txt", "a bus\na dog", "2 lines, but references of 3 images; give one caption a"),
         (1, "good.json", results(GOOD)[:2], "good.json: no caption of image 1002_c, which the oth"),
         (2, "Flickr8k.token.txt", "", "Flickr8k.token.txt: no captions; add rows"),
         (2, "Flickr8k.token.txt", "a.jpg#0\ta\nb\n", "line 2: 1 val"),
