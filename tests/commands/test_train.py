@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from captioning.commands import main
 from captioning.shapes import write_shapes
@@ -47,26 +48,27 @@ def frozen(tiny_config: Path) -> list[str]:
     return [*frozen, *QUICK]
 
 
-def test_evaluate_takes_the_features_that_a_training_computes(
+def test_train_and_evaluate_take_the_features_that_were_computed_before(
     frozen: list[str],
     shapes_data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capture,
 ) -> None:
-    run, trained, features = (tmp_path / name for name in ("run", "trained", "features"))
-    options = ["--data.features", str(trained), "--trainer.max_epochs", "1"]
-    assert main(["train", *frozen, *options, "--trainer.default_root_dir", str(run)]) == 0
-    capsys.readouterr()
-    assert main(["features", *frozen, "--data.features", str(features)]) == 0
+    run, features = tmp_path / "run", str(tmp_path / "features")
+    frozen += ["--data.features", features, "--data.mirror", "true"]
+    assert main(["features", *frozen]) == 0
     assert capsys.readouterr().out == f"{features}\n"
-    file = "features-000000.safetensors"  # which names photos relative to its folder
-    assert (features / file).read_bytes() == (trained / file).read_bytes()
+    files = tmp_path.glob("features*/features-000000.safetensors")
+    indexes = [json.loads(safe_open(file, "pt").metadata()["index"]) for file in files]
+    assert len({index["fingerprint"] for index in indexes}) == 2  # of mirrored photos, too
+    train = ["train", *frozen, "--trainer.max_epochs=1", "--trainer.default_root_dir", str(run)]
     evaluate = ["evaluate", "--model", str(run / "best.ckpt"), "--data", str(shapes_data)]
-    assert main([*evaluate, "--out", str(tmp_path / "a")]) == 0
-    # No photo is read.
-    monkeypatch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
-    assert main([*evaluate, "--out", str(tmp_path / "b"), "--features", str(features)]) == 0
+    with monkeypatch.context() as patch:  # no photo is read
+        patch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
+        assert main(train) == 0
+        assert main([*evaluate, "--out", str(tmp_path / "a"), "--features", features]) == 0
+    assert main([*evaluate, "--out", str(tmp_path / "b")]) == 0
     for name in ("captions.json", "scores.json"):
         found, again = (json.loads((tmp_path / folder / name).read_text()) for folder in "ab")
         assert found == (again if name == "captions.json" else pytest.approx(again))

@@ -12,7 +12,6 @@ from PIL.Image import Transpose
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.feature_cache import FeatureCache, feature_cache, fingerprint
@@ -203,13 +202,3 @@ def test_photos_with_captions_in_other_languages_get_no_mirrored_features(
     reader, features = CaptionTable(tmp_path / "data"), str(tmp_path / "features/f")
     CaptionData(reader, 32, features=features, mirror=True).keep_features(encoder())
     assert sorted(folder.name for folder in (tmp_path / "features").iterdir()) == folders
-
-
-def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:
-    options = ["--config", str(tiny_config), "--model.encoder.init_args.trainable_stages", "0"]
-    options += ["--data.features", str(tmp_path / "features"), "--data.mirror", "true"]
-    assert main(["features", *options]) == 0
-    first = tmp_path.glob("features*/features-000000.safetensors")
-    indexes = [json.loads(safe_open(file, "pt").metadata()["index"]) for file in first]
-    assert len({index["fingerprint"] for index in indexes}) == 2
-    assert main(["train", *options, "--trainer.default_root_dir", str(tmp_path / "run")]) == 0

@@ -64,6 +64,7 @@ def test_a_checkpoint_holds_the_average_and_the_latest_weights(
     assert FeatureCache(tmp_path / "features", key).next_file == 1
 
 
+@pytest.mark.integration
 def test_the_average_of_a_second_stage_starts_from_its_start(
     train_into: Train, checkpoint: Path
 ) -> None:

@@ -20,7 +20,8 @@ from captioning.training.initial import (
     start_from,
     start_words,
 )
-from tests.training.conftest import Capture, Train
+from captioning.training.train_cli import TrainCLI, plain_messages
+from tests.training.conftest import Capture
 
 
 def with_words(captioner: Captioner, *words: str) -> Captioner:
@@ -134,14 +135,19 @@ def test_other_words_first_are_refused(checkpoint: Path) -> None:
         start_from(load(checkpoint), captioner, "start")
 
 
-def test_a_training_adds_the_words_of_its_captions(train_into: Train, capsys: Capture) -> None:
-    once = ("--trainer.max_steps", "1")
-    few = train_into("few", *once, "--data.min_count", "4") / "last.ckpt"
-    more = train_into("more", *once, "--model.initial", str(few), "--data.min_count", "1")
-    more /= "last.ckpt"
-    words, more_words = (load(file).vocabulary.words for file in (few, more))
-    assert more_words[: len(words)] == words
-    assert len(more_words) > len(words)
-    assert f"{len(words):,} words of last.ckpt, and" in capsys.readouterr().err
-    same = train_into("same", *once, "--model.initial", str(more)) / "last.ckpt"
-    assert load(same).vocabulary.words == more_words
+def test_a_training_adds_the_words_of_its_captions(
+    tiny_config: Path, checkpoint: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    words = load(checkpoint).vocabulary.words  # all of the captions
+    config = deepcopy(load(checkpoint).config) | {"vocabulary": words[::3]}
+    config["model"]["decoder"]["vocab_size"] = len(SPECIAL) + len(words[::3])
+    few = tmp_path / "few.safetensors"
+    export(Captioner.from_config(config), few)
+    new_words = [word for word in words if word not in words[::3]]
+    folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
+    for start, expected in ((checkpoint, words), (few, (*words[::3], *new_words))):
+        with plain_messages():
+            cli = TrainCLI(["--config", str(tiny_config), *folder, "--model.initial", str(start)])
+        assert cli.model.captioner.vocabulary.words == expected
+    counts = f"{len(words[::3])} words of few.safetensors, and {len(new_words)} new"
+    assert counts in capsys.readouterr().err

@@ -16,6 +16,7 @@ from captioning.kernels.compiled import Compiled
 from captioning.training.checkpoints import PARTS, read_checkpoint
 from captioning.training.loggers import keep_steps
 from captioning.training.train_cli import TrainCLI, plain_messages
+from captioning.training.validation_images import PAGE
 from tests.training.conftest import (
     Capture,
     Patch,
@@ -101,10 +102,7 @@ def test_on_a_gpu_encoder_and_loss_are_compiled(train_into: Train, monkeypatch: 
     monkeypatch.setattr("captioning.kernels.compiled._compile", plainly)
     fresh = Compiled(plain_losses, trains=True)  # other tests' stays compiled
     monkeypatch.setattr("captioning.kernels.compiled._losses", fresh)
-    options = ("--trainer.max_steps=2", "--trainer.precision=32-true")
-    train_into("run", "--compile_after=2", *options)
-    assert not compiled
-    train_into("run", "--compile_after=1", *options, "--overwrite")
+    train_into("run", "--compile_after=1", "--trainer.max_steps=2", "--trainer.precision=32-true")
     assert compiled == ["encode", "plain_losses"]
 
 
@@ -134,13 +132,13 @@ def test_resuming_without_the_order_of_the_photos_is_said(
 
 
 def test_a_moved_run_resumes_with_its_best_checkpoint(
-    train_into: Train, tmp_path: Path, monkeypatch: Patch
+    train_into: Train, two_epochs: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    with_scores(monkeypatch, 0.0, 0.3, 0.1, 0.0, 0.2)
-    train_into("here", TWO).rename(tmp_path / "there")
+    two_epochs.rename(tmp_path / "there")
+    with_scores(monkeypatch, 0.0, -1.0)  # less than before
     folder = train_into("there", "--resume")
     assert saved(folder)["epoch"] == 2
-    assert saved(folder, "best.ckpt")["epoch"] == 0
+    assert saved(folder, "best.ckpt")["epoch"] == 1
     for name in ("csv", "csv-2"):
         assert "val/BLEU-4" in (folder / name / "metrics.csv").read_text()
 
@@ -234,7 +232,9 @@ def test_an_early_stopped_training_continues_with_more_patience(
 
 def test_scores_of_0_stop_nothing(train_into: Train, monkeypatch: Patch, capsys: Capture) -> None:
     with_scores(monkeypatch, 0.0, 0.0, 3e-9, 1e-9)  # BLEU of no common n-grams
-    folder = train_into("run", "--early_stopping.patience", "1")  # 3 epochs
+    page = "--validation_page.images=1"
+    folder = train_into("run", "--early_stopping.patience", "1", page)  # 3 epochs
+    assert "best: epoch 3<" in (folder / PAGE).read_text()
     assert saved(folder, "best.ckpt")["epoch"] == saved(folder)["epoch"] == 2
     assert "best val/BLEU-4: 0.0000, as no caption resembles" in capsys.readouterr().err
 

@@ -36,18 +36,6 @@ def test_an_earlier_run_is_not_written_over(
     assert [file.read_bytes() for file in files] == before
 
 
-def test_features_are_used_by_the_next_training(
-    train_into: Train, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    features = tmp_path / "features"
-    frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
-    frozen += ("--trainer.max_epochs", "1")
-    first = train_into("a", *frozen)
-    # No photo is read.
-    monkeypatch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
-    assert_same_training(first, train_into("b", *frozen))
-
-
 def test_a_shell_of_a_slurm_job_trains_and_a_profile_is_shown(
     train_into: Train, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
