@@ -25,6 +25,9 @@ from captioning.shelf import DEFAULT_MODEL, FOLDER, path_of
 CONFIG_KEY = "captioner"
 """The key of the captioner's config in a checkpoint, or in the metadata of an exported file."""
 
+REWARD_KEY = "reward"
+"""The key of that config for the signature of the rewards that the model was trained by, if any."""
+
 MODEL_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 """The files of an exported folder: tensors, and the captioner's config as JSON."""
 

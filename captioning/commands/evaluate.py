@@ -47,6 +47,7 @@ def evaluate(
     Args:
         out: The folder of the results; by default beside the model.
     """
+    from captioning.captioner.checkpoint import REWARD_KEY, read
     from captioning.evaluation.captions import training_captions
     from captioning.evaluation.report import Report, scene_judge
     from captioning.files import made_folder
@@ -80,9 +81,12 @@ def evaluate(
         tokenizer=captioner.vocabulary.tokenizer,
         repeatable=captioner.vocabulary.repeatable,
     )
-    report.write(folder, {"name": data_options.name, "split": split})
+    reward = read(model_options.path)[0].get(REWARD_KEY)
+    report.write(folder, {"name": data_options.name, "split": split}, reward)
     metric_options.note_on_cider(len(captions))
     say(*report.table().split("\n"), file=sys.stdout)
+    if reward is not None:
+        say(f"trained by rewards: {printable(reward)}", file=sys.stdout)
     if assessment is not None and captioner.calibration is not None:
         _write_reliability(assessment, captioner.calibration, folder)
     lexicon = _lexicon_of_objects(data_set.records(split)) if needs_boxes else None

@@ -154,16 +154,18 @@ class Report:
         """The captions in COCO's results format."""
         return [{"image_id": image, "caption": text} for image, text in self.captions.items()]
 
-    def write(self, folder: str | Path, data: Mapping[str, str]) -> None:
+    def write(self, folder: str | Path, data: Mapping[str, str], reward: str | None = None) -> None:
         """Write captions.json in COCO's results format, scores.json and report.json.
 
         Args:
             folder: the folder of the files.
             data: name and split of the data set.
+            reward: the signature of the rewards that the model was trained by, if any.
         """
+        training = {} if reward is None else {"reward": reward}
         write_json(Path(folder) / "captions.json", self.results)
         write_json(Path(folder) / "scores.json", self.summary)
-        write_json(Path(folder) / "report.json", {"data": data, **self.as_json()})
+        write_json(Path(folder) / "report.json", {"data": data, **training, **self.as_json()})
 
     def table(self) -> str:
         """Format the scores with their intervals, and lines about the captions."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from captioning import progress_bar
 from captioning.captioner import Captioner, load
-from captioning.captioner.checkpoint import CONFIG_KEY
+from captioning.captioner.checkpoint import CONFIG_KEY, REWARD_KEY
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
@@ -250,4 +250,6 @@ class CaptioningModule(pl.LightningModule):
         config = self.captioner.config
         if self.model.encoder.frozen_part is not self.model.encoder:
             config.pop("offset", None)  # training moves it
+        if self.objective.signature:
+            config[REWARD_KEY] = self.objective.signature
         checkpoint[CONFIG_KEY] = config

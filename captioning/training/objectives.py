@@ -38,7 +38,10 @@ class Objective(ABC):
         records: the photos with the training captions; set by `prepare`, like the other attributes.
         vocabulary: the words.
         preprocessing: how a photo becomes an image.
+        signature: how rewards are computed, as SacreEOS writes it; empty without rewards.
     """
+
+    signature = ""
 
     def check(self, model: Model) -> None:  # noqa: B027 - most objectives train any model
         """Raise InputError if the model is unsuitable; called before any photo is read."""

@@ -18,13 +18,17 @@ from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import caption_cross_entropy, plain
-from captioning.metrics.cider import DocumentFrequencies, rewards
+from captioning.metrics.cider import LENGTH_SIGMA, DocumentFrequencies, rewards
+from captioning.metrics.ngrams import MAX_N
 from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Sampling, Search
 from captioning.search.search import generable_log_probs
 from captioning.training.objectives import Loss, Objective
+
+SACREEOS_VERSION = "1.0.0"
+"""The version of SacreEOS whose signatures ours are (Hu et al. 2023, arXiv:2305.12254)."""
 
 
 class SelfCritical(Objective):
@@ -49,6 +53,11 @@ class SelfCritical(Objective):
     ) -> None:
         if samples < 2:
             raise InputError(f"SelfCritical: samples are compared; give two or more, not {samples}")
+        bleu_term = f"+{bleu:g}*BLEU[n{MAX_N}]" if bleu else ""
+        self.signature = (  # frequencies of the training references, ends of captions counted
+            f"STANDARD_wInit+Cider-D[n{MAX_N},s{LENGTH_SIGMA}]{bleu_term}+average[nspi{samples}]"
+            f"+{SACREEOS_VERSION}"
+        )
         self.sampling: Search = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
         self.likelihood = likelihood

@@ -1,5 +1,6 @@
 """Rewarded samples: against the exact expectation, and in a training."""
 
+import json
 from itertools import product
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioning.captioner import Captioner
+import captioning
+from captioning.captioner import Captioner, export, load
+from captioning.captioner.exporting import model_card
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
@@ -166,7 +169,7 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
 
 
 def test_one_delta_goes_on_from_a_checkpoint(
-    train_into: Train, checkpoint: Path, tmp_path: Path
+    train_into: Train, checkpoint: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
     options = ("--config", "self_critical", "--model.initial", str(checkpoint))
     options += ("--trainer.max_epochs=1", "--trainer.log_every_n_steps=1")
@@ -180,6 +183,15 @@ def test_one_delta_goes_on_from_a_checkpoint(
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
     header = (folder / "csv" / "metrics.csv").read_text().splitlines()[0]
     assert "train/reward" in header.split(",")
+    signature = "STANDARD_wInit+Cider-D[n4,s6.0]+0.2*BLEU[n4]+average[nspi5]+1.0.0"
+    assert end["captioner"]["reward"] == signature
+    assert "reward" not in start["captioner"]
+    exported, results = tmp_path / "model.safetensors", tmp_path / "evaluation"
+    export(folder / "best.ckpt", exported)  # the scores of a model carry how it was trained
+    captioning.evaluate(model=str(exported), data=shapes_data, out=results)
+    assert json.loads((results / "report.json").read_text())["reward"] == signature
+    assert signature in model_card(load(exported), results)
+    assert SelfCritical(3).signature == "STANDARD_wInit+Cider-D[n4,s6.0]+average[nspi3]+1.0.0"
 
 
 def test_samples_are_scored_by_the_words_of_the_scores(captioner: Captioner) -> None:
