@@ -31,6 +31,13 @@ PhotoColumn = Annotated[
     str | None,
     Parameter(help="The column of the photos, if the data set is a table that leaves doubt."),
 ]
+CaptionsFrom = Annotated[
+    Literal["xmp", "iptc", "exif"] | None,
+    Parameter(
+        help="Read the captions that photos carry, or .xmp files beside them (xmp), and not those "
+        "of --xmp."
+    ),
+]
 MaxMegapixels = Annotated[
     PositiveFloat, Parameter(help="Refuse photos of more million pixels unread; at most 178.")
 ]
@@ -65,6 +72,7 @@ class DataOptions:
     images: Images = None
     caption_column: CaptionColumn = None
     photo_column: PhotoColumn = None
+    captions_from: CaptionsFrom = None
     limit: PositiveInt | None = None
     """Use only the first N images."""
     max_megapixels: MaxMegapixels = 100.0
@@ -80,6 +88,7 @@ class DataOptions:
                 images=self.images,
                 caption_column=self.caption_column,
                 photo_column=self.photo_column,
+                captions_from=self.captions_from,
             )
             for folder in self.data
         ]

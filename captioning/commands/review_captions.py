@@ -12,6 +12,7 @@ from cyclopts.types import PositiveInt
 from captioning.commands.caption_photos import RUNNERS_UP
 from captioning.commands.options import (
     CaptionColumn,
+    CaptionsFrom,
     Images,
     MaxMegapixels,
     ModelOptions,
@@ -45,6 +46,7 @@ def review(
     images: Images = None,
     caption_column: CaptionColumn = None,
     photo_column: PhotoColumn = None,
+    captions_from: CaptionsFrom = None,
     doubt: Share = 0.5,
     wrong: Share = 0.5,
     at_most: PositiveInt | None = None,
@@ -77,7 +79,7 @@ def review(
     """
     from captioning.evaluation.reviewed_captions import review_captions
 
-    records = _records(captions, of, images, caption_column, photo_column)
+    records = _records(captions, of, images, caption_column, photo_column, captions_from)
     captioner = model_options.load(max_megapixels)
     reviewed = review_captions(captioner, records, doubt, wrong, model_options.batch_size)
     count = len(reviewed)
@@ -99,6 +101,7 @@ def _records(
     images: Path | None,
     caption_column: str | None,
     photo_column: str | None,
+    captions_from: CaptionsFrom,
 ) -> "list[Record]":
     """Read the photos and captions to review.
 
@@ -110,7 +113,11 @@ def _records(
 
     source = data_set or captions
     reader = reader_for(
-        source, images=images, caption_column=caption_column, photo_column=photo_column
+        source,
+        images=images,
+        caption_column=caption_column,
+        photo_column=photo_column,
+        captions_from=captions_from,
     )
     with stage("reading the captions"):
         content = reader.read()

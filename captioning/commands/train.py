@@ -10,6 +10,7 @@ from cyclopts.types import NonNegativeInt, PositiveInt
 
 from captioning.commands.options import (
     CaptionColumn,
+    CaptionsFrom,
     Images,
     MaxMegapixels,
     PhotoColumn,
@@ -103,6 +104,7 @@ def finetune_model(
     images: Images = None,
     caption_column: CaptionColumn = None,
     photo_column: PhotoColumn = None,
+    captions_from: CaptionsFrom = None,
     keep: Path | None = None,
     keep_features: bool = False,
     overwrite: bool = False,
@@ -144,6 +146,7 @@ def finetune_model(
         images=None if images is None else str(images),
         caption_column=caption_column,
         photo_column=photo_column,
+        captions_from=captions_from,
         val_fraction=val_share,
     )
     print(printable(checkpoint))
@@ -160,6 +163,7 @@ def check_data(
     images: Images = None,
     caption_column: CaptionColumn = None,
     photo_column: PhotoColumn = None,
+    captions_from: CaptionsFrom = None,
     max_megapixels: MaxMegapixels = 100.0,
     review: bool = False,
 ) -> int:
@@ -176,7 +180,11 @@ def check_data(
     from captioning.data.readers import reader_for
 
     reader = reader_for(
-        data, images=images, caption_column=caption_column, photo_column=photo_column
+        data,
+        images=images,
+        caption_column=caption_column,
+        photo_column=photo_column,
+        captions_from=captions_from,
     )
     check = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
     print(check)

@@ -7,14 +7,14 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import ExifTags, Image, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, ImageOps, PngImagePlugin, UnidentifiedImageError
 
 from captioning.data.photo_files import PARQUET, TAR, holds_files, opened_photo
 from captioning.errors import InputError, reading
@@ -141,13 +141,7 @@ def read_reduced_photo(
         source = opened_photo(path)
     with source as file:
         try:
-            if _is_heif(file):
-                with suppress(ImportError):
-                    from pillow_heif import register_heif_opener
-
-                    register_heif_opener()
-                    formats = ("HEIF",)
-            image: Image.Image = Image.open(file, formats=formats)
+            image: Image.Image = _opened(file, formats)
             width, height = image.size
             if width * height > max_pixels:
                 remedy = "" if is_upload else ", or raise max-megapixels"
@@ -183,6 +177,32 @@ def read_reduced_photo(
             raise InputError(
                 f"{path}: damaged or cut short ({reason}); copy or download the photo again"
             ) from None
+
+
+@contextmanager
+def opened_image(path: Path) -> Iterator[ImageFile.ImageFile]:
+    """Open a photo without decoding its pixels, to read what else is in the file.
+
+    Raises:
+        InputError: the photo cannot be read, or the block cannot read it.
+    """
+    with opened(path) as file:
+        try:
+            yield _opened(file, FORMATS)
+        except Exception as error:  # as in `read_reduced_photo`
+            is_unknown = isinstance(error, UnidentifiedImageError)
+            reason = "not an image that can be read" if is_unknown else f"damaged ({error})"
+            raise InputError(f"{path}: {reason}") from None
+
+
+def _opened(file: BufferedReader | BytesIO, formats: tuple[str, ...]) -> ImageFile.ImageFile:
+    if _is_heif(file):
+        with suppress(ImportError):
+            from pillow_heif import register_heif_opener
+
+            register_heif_opener()
+            formats = ("HEIF",)
+    return Image.open(file, formats=formats)
 
 
 def upright(image: Image.Image) -> Image.Image:

@@ -5,6 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from captioning.data.descriptions import Source
 from captioning.data.images import IMAGE_SUFFIXES, PACKED
 from captioning.data.photo_files import TAR, holds_files
 from captioning.data.readers import reader as reader_module
@@ -36,6 +37,7 @@ def reader_for(
     caption_column: str | None = None,
     photo_column: str | None = None,
     val_fraction: float | None = None,
+    captions_from: Source | None = None,
 ) -> Reader:
     """The reader of the data set at `root`, chosen by its file names, else by their content.
 
@@ -47,6 +49,8 @@ def reader_for(
         caption_column: the column of the captions, if the data set is a table.
         photo_column: the column of the photos, if the data set is a table.
         val_fraction: share of the photos for validation, if the data set has no split val.
+        captions_from: read the descriptions that photos carry (`Sidecar`), whatever files there
+            are.
     """
     root = data_path(root)
     if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():
@@ -56,13 +60,16 @@ def reader_for(
     recognising = (reader_class for reader_class in READERS if reader_class.recognises(root))
     resembling = (reader_class for reader_class in READERS if reader_class.resembles(root))
     reader_class = next(chain(recognising, resembling), None)
+    if captions_from is not None:
+        reader_class = Sidecar
     if reader_class in (None, HuggingFace) and (
         root.suffix.lower() == TAR or holds_files(root, f"*{TAR}")
     ):
         raise InputError(f"{root}: holds photos in tar files; {PACKED[TAR]}")
     if reader_class is None:
         raise InputError(
-            f"{root}: unknown layout; expected photos with a text file beside each, a table such "
+            f"{root}: unknown layout; expected photos with a text file beside each (or captions "
+            "in them: --captions-from xmp, iptc or exif), a table such "
             "as captions.csv or metadata.jsonl (a first line with file_name,caption), Parquet "
             "files, annotations/captions_*.json (COCO), dataset_*.json "
             "(Karpathy), Flickr8k.token.txt (Flickr8k), or Sentences and Annotations (Flickr30k "
@@ -77,5 +84,5 @@ def reader_for(
     if images is not None and reader_class is HuggingFace:
         raise InputError(f"{root}: has its photos inside; omit the folder of the images")
     options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
-    options |= columns
+    options |= columns | {"captions_from": captions_from}
     return reader_class(root, **{name: options[name] for name in options if name in parameters})

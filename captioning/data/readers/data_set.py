@@ -15,6 +15,8 @@ UNREADABLE = "cannot be read"
 WORDLESS = "captions without words"
 UNCAPTIONED = "images without captions"
 UNLISTED = "captions of images that are not listed"
+BY_MODEL = "descriptions that a model wrote"
+SHADOWED = "text files beside another of the same photo"
 
 
 @dataclass(frozen=True)

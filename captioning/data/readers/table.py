@@ -1,14 +1,16 @@
-"""One's own photos and captions: in a table, or in a text file beside each photo."""
+"""One's own photos and captions: in a table, in a text file beside each photo, or in photos."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate, product
 from pathlib import Path
 
+from captioning.data.descriptions import Descriptions, Source
 from captioning.data.images import IMAGE_SUFFIXES, raw_twins
 from captioning.data.readers import dataset_files
-from captioning.data.readers.data_set import MALFORMED, DataSet, Problem
+from captioning.data.readers.data_set import BY_MODEL, MALFORMED, SHADOWED, DataSet, Problem
 from captioning.data.readers.fields import shown_names
 from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
 from captioning.data.readers.rows import has_columns, is_photo_name, read_table
@@ -21,6 +23,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 PUBLISHED = (("captions.tsv",), ("captions.txt",), ("results.csv",), ("results_*.token",))
 USUAL = (TABLES, *PUBLISHED, METADATA)
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
+TEXT_SUFFIXES = (".caption", ".txt")
 
 
 class CaptionTable(Reader):
@@ -105,6 +108,9 @@ class CaptionTable(Reader):
 class Sidecar(Reader):
     """Photos such as ``photo.jpg``, and beside each a ``photo.txt`` with one caption a line.
 
+    A file may be called ``photo.jpg.txt``, ``photo.caption`` or ``photo.jpg.caption``, too. With
+    `captions_from`, captions are the descriptions that photos carry instead.
+
     The id of a photo is its path below `root`. Its split is the name of the uppermost folder if all
     of these name splits, such as train and validation; else a hash of the id decides.
 
@@ -112,11 +118,23 @@ class Sidecar(Reader):
         root: the folder of the data set.
         images: folder of the photos and text files; by default `root`.
         val_fraction: see `Reader`.
+        captions_from: iptc or exif for what is in the photos; xmp for that, too, and for
+            ``photo.jpg.xmp`` and ``photo.xmp``, which come first. Without those that a model wrote.
     """
+
+    def __init__(
+        self,
+        root: str | Path,
+        images: str | Path | None = None,
+        val_fraction: float | None = None,
+        captions_from: Source | None = None,
+    ) -> None:
+        super().__init__(root, images, val_fraction)
+        self.captions_from = captions_from
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return any(text_file is not None for _, text_file in _photos_with_texts(root))
+        return any(text_files for _, text_files in _photos_with_texts(root))
 
     def read(self) -> DataSet:
         folder = self.images or self.root
@@ -126,21 +144,37 @@ class Sidecar(Reader):
         def add_problem(error: OSError) -> None:
             problems.append(Problem(MALFORMED, f"{error.filename}: {error.strerror}"))
 
-        for photo, text_file in _photos_with_texts(folder, add_problem):
+        for photo, text_files in _photos_with_texts(folder, add_problem):
             try:
-                lines = [] if text_file is None else read_text(text_file).splitlines()
+                if self.captions_from is None:
+                    captions = _captions_in(text_files[:1])
+                    problems += [Problem(SHADOWED, str(file)) for file in text_files[1:]]
+                else:
+                    descriptions = Descriptions.read(photo)
+                    words = descriptions.of_people(self.captions_from).split()
+                    captions = [" ".join(words)] if words else []
+                    if not words and descriptions.texts(self.captions_from):
+                        problems.append(Problem(BY_MODEL, str(photo)))
+                        continue
             except InputError as error:
                 problems.append(Problem(MALFORMED, str(error)))
                 continue
             name = photo.relative_to(folder).as_posix()
-            captions = list(filter(None, map(str.strip, lines)))
             rows.append(Row(name, captions, None, name))
         if not any(row.captions for row in rows):
-            raise InputError(
-                f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
-            )
+            raise InputError(self._advice(folder, problems))
         records = self.make_records(_split_by_folder(rows), folder, [folder])
         return self.make_data_set(records, problems)
+
+    def _advice(self, folder: Path, problems: list[Problem]) -> str:
+        """What to say if there are no captions."""
+        if self.captions_from is None:
+            advice = "put a text file beside each photo, photo.txt for photo.jpg"
+        elif problems:
+            advice = f"left out: {problems[0].kind}: {problems[0].name}"
+        else:
+            advice = f"its photos carry none in {self.captions_from.upper()}"
+        return f"{folder}: no captions; {advice}"
 
 
 def _split_by_folder(rows: list[Row]) -> list[Row]:
@@ -151,17 +185,27 @@ def _split_by_folder(rows: list[Row]) -> list[Row]:
     return [row._replace(split=split) for row, split in zip(rows, splits, strict=True)]
 
 
+def _captions_in(text_files: list[Path]) -> list[str]:
+    """The lines of text files that are not empty."""
+    lines = [line for file in text_files for line in read_text(file).splitlines()]
+    return list(filter(None, map(str.strip, lines)))
+
+
 def _photos_with_texts(
     folder: Path, unreadable: Callable[[OSError], object] | None = None
-) -> Iterator[tuple[Path, Path | None]]:
-    """Every photo in and below a folder in order, and its text file if there is one."""
+) -> Iterator[tuple[Path, list[Path]]]:
+    """Every photo in and below a folder in order, and its text files, of which the first counts."""
     for parent, _, names in walk(folder, unreadable):
         files = [parent / name for name in names]
-        texts = {file.stem: file for file in files if file.suffix.lower() == ".txt"}
+        texts: dict[str, list[Path]] = defaultdict(list)
+        for suffix in TEXT_SUFFIXES:
+            for file in files:
+                if file.suffix.lower() == suffix:
+                    texts[file.stem].append(file)
         twins = raw_twins(names)
         for file in files:
             if file.suffix.lower() in IMAGE_SUFFIXES and file.name not in twins:
-                yield file, texts.get(file.name, texts.get(file.stem))  # photo.jpg.txt, photo.txt
+                yield file, texts.get(file.name, texts.get(file.stem, []))  # photo.jpg.txt first
 
 
 def _usual_tables(root: Path) -> list[Path]:

@@ -123,6 +123,7 @@ def _arguments(
         "--images": options.get("images"),
         "--caption-column": options.get("caption_column"),
         "--photo-column": options.get("photo_column"),
+        "--captions-from": options.get("captions_from"),
         "--val-share": options.get("val_fraction"),
         "--keep": None if keep is None else absolute_address(keep),
         "stages": plan.trainable_stages,

@@ -1,0 +1,193 @@
+"""XMP: descriptions and keywords of a photo, those of people and those of a model.
+
+Captions of a model are marked twice. Properties in our namespace hold the caption, and the keywords
+that came with it; exiftool copies by name alone, so no other namespace has names like theirs. For
+programs that copy only what they know, the description's writer ends in a hash of the caption.
+Neither fits a description that somebody has changed: that is people's.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from captioning.errors import InputError, printable
+from captioning.files import opened
+
+NAMESPACES = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "photoshop": "http://ns.adobe.com/photoshop/1.0/",
+    "captioning": "urn:captioning:xmp/1.0/",
+}
+RDF, DC, PHOTOSHOP, OURS = (f"{{{address}}}" for address in NAMESPACES.values())
+NODE, ITEM = f"{RDF}Description", f"{RDF}li"
+LANGUAGE, DEFAULT_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang", "x-default"
+
+DESCRIPTION, KEYWORDS, WRITER = f"{DC}description", f"{DC}subject", f"{PHOTOSHOP}CaptionWriter"
+OUR_CAPTION, OUR_KEYWORDS = f"{OURS}GeneratedCaption", f"{OURS}GeneratedKeywords"
+OUR_MODEL, OUR_CONFIDENCE = f"{OURS}GeneratedBy", f"{OURS}GeneratedConfidence"
+WRITER_NAME = "captioning"
+
+EMPTY = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="%b"/></x:xmpmeta>' % (
+    NAMESPACES["rdf"].encode()
+)
+
+MAX_BYTES = 10_000_000
+"""Maximum size of XMP, which usually has a few thousand bytes."""
+
+
+class Xmp:
+    """The XMP of a photo. Everything but a model's captions stays as it is, in its order.
+
+    Args:
+        content: XML; empty for a photo without XMP.
+        source: the file of the XMP, for messages.
+
+    Raises:
+        InputError: it is too large, not XMP, or may hold entities.
+    """
+
+    def __init__(self, content: bytes, source: Path) -> None:
+        if len(content) > MAX_BYTES:
+            raise InputError(f"{source}: XMP of more than {MAX_BYTES:,} bytes")
+        parser = etree.XMLParser(resolve_entities=False, no_network=True)
+        try:
+            self.root: Any = etree.fromstring(content or EMPTY, parser)
+        except etree.XMLSyntaxError as error:
+            raise InputError(f"{source}: XMP that is not XML ({error.msg})") from None
+        if self.root.getroottree().docinfo.doctype:
+            raise InputError(f"{source}: XMP with a document type, which may hold entities")
+        self.rdf = self.root if self.root.tag == f"{RDF}RDF" else self.root.find(f".//{RDF}RDF")
+        if self.rdf is None:
+            raise InputError(f"{source}: XML that is not XMP (no rdf:RDF)")
+
+    @classmethod
+    def read(cls, path: Path) -> "Xmp":
+        """Read a file of XMP."""
+        with opened(path) as file:
+            return cls(file.read(MAX_BYTES + 1), path)
+
+    @property
+    def content(self) -> bytes:
+        """The XML."""
+        etree.indent(self.root)
+        xml: bytes = etree.tostring(self.root.getroottree(), encoding="UTF-8", xml_declaration=True)
+        return xml
+
+    @property
+    def description(self) -> str:
+        """The description in the default language, else in the first; empty if there is none."""
+        items = self._items(DESCRIPTION)
+        items.sort(key=lambda item: item.get(LANGUAGE) != DEFAULT_LANGUAGE)
+        texts = [item.text or "" for item in items] or self._values(DESCRIPTION)
+        return next(filter(None, map(str.strip, texts)), "")
+
+    def is_ours(self, description: str | None) -> bool:
+        """Whether a model wrote this description."""
+        text = (description or "").strip()
+        writers = " ".join(self._values(WRITER)).split()
+        return text in self._values(OUR_CAPTION) or writers[:1] + writers[-1:] == [
+            WRITER_NAME,
+            _signature(text),
+        ]
+
+    def describe(self, text: str) -> None:
+        """Set the description, in the default language."""
+        self._remove(DESCRIPTION)
+        self._add(DESCRIPTION, [text], "Alt")
+        for item in self._items(DESCRIPTION):
+            item.set(LANGUAGE, DEFAULT_LANGUAGE)
+
+    def add_caption(
+        self, caption: str, keywords: Iterable[str], model: str, confidence: float | None
+    ) -> None:
+        """Add a caption of a model, as description if there is none, and keywords."""
+        present = {keyword.casefold() for keyword in self._values(KEYWORDS)}
+        keywords = [keyword for keyword in keywords if keyword.casefold() not in present]
+        caption = printable(caption)
+        if not self.description:
+            self.describe(caption)
+            if not self._values(WRITER):
+                self._add(WRITER, [f"{WRITER_NAME} {model} {_signature(caption)}"])
+        self._add(KEYWORDS, keywords, "Bag")
+        self._add(OUR_CAPTION, [caption])
+        self._add(OUR_KEYWORDS, keywords, "Bag")
+        self._add(OUR_MODEL, [model])
+        if confidence is not None:
+            self._add(OUR_CONFIDENCE, [f"{confidence:.4g}"])
+
+    def remove_caption(self) -> bool:
+        """Remove what `add_caption` added; returns whether there was something."""
+        keywords = self._values(OUR_KEYWORDS)
+        items = [item for item in self._items(DESCRIPTION) if self.is_ours(item.text)]
+        items += [item for item in self._items(KEYWORDS) if item.text in keywords]
+        is_marked = bool(items or self._values(OUR_CAPTION))
+        for item in items:
+            self._prune(item)
+        if any(writer.startswith(f"{WRITER_NAME} ") for writer in self._values(WRITER)):
+            self._remove(WRITER)
+        self._remove(OURS)
+        return is_marked
+
+    def _items(self, name: str) -> list[Any]:
+        """The items of a property that is a list."""
+        items: list[Any] = self.rdf.findall(f"{NODE}/{name}/*/{ITEM}")
+        return items
+
+    def _values(self, name: str) -> list[str]:
+        """The texts of a property, which is an attribute, an element or a list."""
+        values: list[str] = []
+        for node in self.rdf.findall(NODE):
+            values.append(node.get(name, ""))
+            for element in node.findall(name):
+                texts = [item.text for item in element.findall(f"*/{ITEM}")] or [element.text]
+                values += [text or "" for text in texts]
+        return [value.strip() for value in values if value.strip()]
+
+    def _add(self, name: str, values: Sequence[str], container: str | None = None) -> None:
+        """Add values to a property: to its list, if it has a kind of container."""
+        if not values:
+            return
+        items = self._items(name)
+        if items:
+            parent = items[0].getparent()
+        else:
+            values = [*self._values(name), *values]
+            self._remove(name)
+            parent = etree.SubElement(self._node(), name)
+            if container is not None:
+                parent = etree.SubElement(parent, f"{RDF}{container}")
+        for text in values:
+            element = parent if container is None else etree.SubElement(parent, ITEM)
+            element.text = printable(text)
+
+    def _node(self) -> Any:
+        """The last node of properties, if it is ours, else a new one."""
+        nodes = self.rdf.findall(NODE)
+        if nodes and "captioning" in nodes[-1].nsmap:
+            return nodes[-1]
+        about = nodes[0].get(f"{RDF}about", "") if nodes else ""
+        return etree.SubElement(self.rdf, NODE, {f"{RDF}about": about}, NAMESPACES)
+
+    def _remove(self, prefix: str) -> None:
+        """Remove the properties whose names begin so."""
+        for node in self.rdf.findall(NODE):
+            for name in filter(lambda name: name.startswith(prefix), node.keys()):
+                del node.attrib[name]
+            for element in node.findall("*"):
+                if element.tag.startswith(prefix):
+                    self._prune(element)
+
+    def _prune(self, element: Any) -> None:
+        """Remove an element, and those around it that are empty then."""
+        parent = element.getparent()
+        parent.remove(element)
+        if len(parent) == 0 and parent is not self.rdf and set(parent.keys()) <= {f"{RDF}about"}:
+            self._prune(parent)
+
+
+def _signature(caption: str) -> str:
+    return hashlib.blake2b(caption.strip().encode(errors="replace"), digest_size=4).hexdigest()
