@@ -58,14 +58,16 @@ class TextOptions:
     """Write a file NAME.txt beside each photo NAME.jpg."""
     txt_dir: Path | None = None
     """Write these files to this folder instead, which mirrors the folders of the photos."""
+    xmp: bool = False
+    """Write captions and keywords to XMP files NAME.jpg.xmp, keeping what people wrote there."""
     skip_existing: bool = False
-    """Leave out photos whose text file exists."""
+    """Leave out photos whose text file, or description in the XMP file, exists."""
     csv: Annotated[Path | None, MAY_BEGIN_WITH_DASH] = None
     """Write a table: file_name (relative to it), caption, confidence, keywords and their chances;
     - prints it instead of lines."""
     keywords: Share = 0.5
-    """In tables and pages, words of the caption whose chance to be named is at least P are
-    keywords."""
+    """In XMP files, tables and pages, words of the caption whose chance to be named is at least P
+    are keywords."""
 
 
 @Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +25,9 @@ from captioning.commands.caption_options import (
     TextOptions,
 )
 from captioning.commands.gallery import INDEX, Gallery
+from captioning.data.descriptions import Descriptions, sidecar_of
 from captioning.data.images import DecodedPhoto, output_names, read_image
+from captioning.data.xmp import Xmp
 from captioning.errors import InputError, printable
 from captioning.files import written_whole
 from captioning.inference.json_lines import json_line
@@ -91,9 +94,11 @@ class Output(ABC):
 
     Attributes:
         paths: the files to write, which must not exist.
+        failures: the number of photos for which a file cannot be written, others can.
     """
 
     paths: Sequence[Path] = ()
+    failures: int = 0
 
     @abstractmethod
     def add(self, captioned_photo: CaptionedPhoto) -> None:
@@ -119,6 +124,43 @@ class TextFiles(Output):
                 temporary.write_text(content, "utf-8", "backslashreplace")
         elif file in self.existing:
             file.unlink(missing_ok=True)
+
+
+@dataclass
+class XmpFiles(Output):
+    """An XMP file per photo. What it holds by others stays; our caption is replaced or removed.
+
+    Attributes:
+        model: the name of the model.
+        failures: the number of photos whose file cannot be read or written.
+    """
+
+    model: str
+    failures: int = 0
+
+    def add(self, captioned_photo: CaptionedPhoto) -> None:
+        try:
+            self._write(captioned_photo.photo, captioned_photo.texts[0])
+        except InputError as error:
+            say(f"captioning: {error}")
+            self.failures += 1
+
+    def _write(self, photo: Path, text: CaptionText) -> None:
+        sidecar, descriptions = sidecar_of(photo), Descriptions.read(photo)
+        # A new file hides what is in the photo from many programs, so it begins with that.
+        xmp = descriptions.xmp.get(sidecar, descriptions.xmp[photo])
+        text_of_people = descriptions.of_people("xmp", "iptc")
+        had_caption = xmp.remove_caption()
+        if text.sure_text:
+            if text_of_people and not xmp.description:
+                xmp.describe(text_of_people)
+            xmp.add_caption(text.sure_text, text.keywords, self.model, text.caption.confidence)
+        elif sidecar not in descriptions.xmp or not had_caption:
+            return
+        if sidecar.exists() and not sidecar.stat().st_mode & stat.S_IWUSR:
+            raise InputError(f"{sidecar}: read-only, so its caption stays as it is")
+        with written_whole(sidecar) as temporary:
+            temporary.write_bytes(xmp.content)
 
 
 class Pictures(Output):
@@ -202,6 +244,7 @@ def file_outputs(
     sources: Sequence[str],
     text_options: TextOptions,
     picture_options: PictureOptions,
+    model: str,
     overwrite: bool,
 ) -> tuple[list[Path], list[Output]]:
     """Return the photos to caption, and the outputs that are files.
@@ -211,6 +254,7 @@ def file_outputs(
         sources: photos, folders and patterns, whose folders the outputs mirror.
         text_options: where texts go, and whether photos that have a text are left out.
         picture_options: where pictures, animations and pages go.
+        model: the name of the model, or its file.
         overwrite: replace files that exist.
 
     Raises:
@@ -230,6 +274,10 @@ def file_outputs(
                 f"{existing[0]}: exists; give --skip-existing to keep it, or --overwrite"
             )
         outputs.append(TextFiles(files, set(existing)))
+    if text_options.xmp:
+        if text_options.skip_existing and not overwrite:
+            remaining = [photo for photo in remaining if not is_described(photo)]
+        outputs.append(XmpFiles("/".join(Path(model).parts[-2:])))
     for suffix, folder in picture_options.folders.items():
         is_page = suffix == ".html"
         # Also of photos that are left out, so that the names of the others stay as they are.
@@ -246,6 +294,14 @@ def file_outputs(
         if not overwrite and os.path.lexists(path):
             raise InputError(f"{path}: exists; give another name, or --overwrite to replace it")
     return remaining, outputs
+
+
+def is_described(photo: Path) -> bool:
+    """Whether the XMP file of a photo has a description."""
+    try:
+        return bool(Xmp.read(sidecar_of(photo)).description)
+    except InputError:  # there is none; or writing it says why it cannot be read
+        return False
 
 
 def line_output(

@@ -87,7 +87,12 @@ def caption(
     from captioning.commands.caption_outputs import file_outputs, line_output
 
     paths, outputs = file_outputs(
-        list(sources.photos()), sources.paths, text_options, picture_options, overwrite
+        list(sources.photos()),
+        sources.paths,
+        text_options,
+        picture_options,
+        model_options.model,
+        overwrite,
     )
     captioner = model_options.load(max_megapixels)
     map_names = picture_options.map_names(captioner.default_map)
@@ -96,7 +101,8 @@ def caption(
     else:
         search = caption_search(captioner, search_options, caption_options)
         has_page = picture_options.html is not None
-        writes_confidence = has_page or line_options.json or text_options.csv is not None
+        has_texts = text_options.csv is not None or text_options.xmp
+        writes_confidence = has_page or line_options.json or has_texts
         check_confidence(captioner, search, line_options, writes_confidence)
         results = captioner.stream(
             paths,
@@ -110,10 +116,10 @@ def caption(
     has_probabilities, is_alone = text is not None, not outputs
     outputs.append(line_output(line_options, text_options, has_probabilities, is_alone))
     count = caption_options.captions
-    unreadable = write_captions(
+    failures = write_captions(
         paths, results, outputs, count, text_options, line_options, max_megapixels
     )
-    return int(unreadable > 0)
+    return int(failures > 0)
 
 
 def check_options(
@@ -128,10 +134,10 @@ def check_options(
     """Raise InputError if options contradict each other."""
     asks_confidence = line_options.confidence or line_options.min_confidence > 0
     reads_text = text is not None
-    if reads_text and (caption_options != CaptionOptions() or asks_confidence):
+    if reads_text and (caption_options != CaptionOptions() or asks_confidence or text_options.xmp):
         raise InputError(
-            "--text reads a caption; leave out --confidence, --min-confidence and the options of "
-            "what captions say"
+            "--text reads a caption; leave out --xmp, --confidence, --min-confidence and the "
+            "options of what captions say"
         )
     if bulk_options.out is not None:
         has_files = text_options != TextOptions() or picture_options != PictureOptions()
@@ -236,7 +242,7 @@ def write_captions(
     line_options: LineOptions,
     max_megapixels: float,
 ) -> int:
-    """Write the captions of photos to all outputs, and return how many photos have none.
+    """Write the captions of photos to all outputs, and return how many photos failed.
 
     Args:
         paths: the photos.
@@ -270,7 +276,7 @@ def write_captions(
                 output.add(photo)
     for output in outputs:
         output.finish()
-    return unreadable
+    return unreadable + sum(output.failures for output in outputs)
 
 
 def caption_in_bulk(

@@ -17,6 +17,7 @@ from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
 from captioning.data.images import find_photos, output_names
 from captioning.data.readers import CaptionTable
+from captioning.data.xmp import Xmp
 from captioning.errors import UNPRINTABLE, InputError
 from tests.conftest import draw_photos, refusal
 
@@ -328,6 +329,43 @@ def test_keywords_are_in_json_tables_and_pages(
         assert dict(zip(words, chances, strict=True)) == likely
         note = ", ".join(f"{word} {chance:.0%}" for word, chance in likely.items())
         assert note in (pages / "index.html").read_text()
+
+
+def test_xmp_files_are_merged_left_out_and_removed_and_bad_ones_stay(
+    calibrated: list[str], photos: Path, capsys: Capture
+) -> None:
+    command = ["caption", str(photos), *calibrated, "--xmp"]
+    bad, guarded, new = (photos / f"{name}.xmp" for name in ("a.jpg", "index.png", "more/a.jpg"))
+    own = Xmp(b"", guarded)
+    own.describe("Rex am Meer")
+    bad.write_bytes(b"no XML")
+    guarded.write_bytes(own.content)
+    guarded.chmod(0o444)
+    assert main(command) == 1
+    output = capsys.readouterr()
+    assert [line.partition("xmp: ")[2][:13] for line in output.err.splitlines()] == [
+        "XMP that is n",
+        "read-only, so",
+    ]
+    assert (bad.read_bytes(), guarded.read_bytes()) == (b"no XML", own.content)
+    xmp = Xmp.read(new)
+    assert output.out.endswith(f"{new.with_suffix('')}\t{xmp.description}\n")
+    assert xmp.is_ours(xmp.description)
+    assert b">0.2689</" in xmp.content
+    assert {path.name for path in photos.rglob("*.xmp")} == {bad.name, guarded.name}
+    guarded.chmod(0o644)
+    bad.unlink()
+    assert main([*command, "--skip-existing"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1  # of the photo without an XMP file
+    assert main([*command, "--prefix", "photo: "]) == 0
+    assert Xmp.read(guarded).description == "Rex am Meer"
+    assert b">photo: " in guarded.read_bytes()  # as a model's caption
+    assert Xmp.read(new).description.startswith("photo: ")
+    bad.unlink()
+    assert main([*command, "--min-confidence", "0.3"]) == 0
+    assert not bad.exists()
+    assert Xmp.read(guarded).description == "Rex am Meer"
+    assert Xmp.read(new).description == ""
 
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
