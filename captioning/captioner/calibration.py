@@ -18,6 +18,9 @@ from captioning.errors import InputError
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
+DIGITS = 4
+"""Significant digits of chances and scores in files and answers."""
+
 FEATURES = (
     "mean log probability",
     "mean entropy",
@@ -224,3 +227,8 @@ def confidence_features(
         photo_kinds[:, None].expand_as(length).float(),
     )
     return torch.stack(columns, dim=2)
+
+
+def rounded(number: float) -> float:
+    """Round to `DIGITS` significant digits, so that no chance above 0 becomes 0."""
+    return float(f"{number:.{DIGITS}g}")

@@ -4,7 +4,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -16,6 +16,8 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
+from captioning.captioner.calibration import rounded
+from captioning.captioner.review import Review
 from captioning.data.images import DecodedPhoto, Upload, read_image, upright
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokenizers import ENGLISH_JOINTS, join_words, pieces
@@ -28,10 +30,6 @@ if TYPE_CHECKING:
 
 PHOTOS_SHOWN = 24
 """The most photos of a list of captions that a notebook shows."""
-
-
-DIGITS = 4
-"""Significant digits of chances and scores in files and answers."""
 
 
 class RunnerUp(NamedTuple):
@@ -68,6 +66,7 @@ class Caption:
         photo: a path, an upright image, the bytes of a file, or a photo that was scaled down to
             draw on; None if it was a view.
         others: the other captions of the photo that the search found, the best first.
+        review: what the photo bears out of it; None unless it was reviewed.
     """
 
     words: tuple[str, ...]
@@ -84,6 +83,7 @@ class Caption:
     joints: Mapping[str, str] = field(default_factory=lambda: ENGLISH_JOINTS, compare=False)
     photo: str | Path | Upload | Image | DecodedPhoto | None = field(default=None, compare=False)
     others: tuple["Caption", ...] = field(default=(), compare=False)
+    review: Review | None = None
     _compute_map: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
         default=None, compare=False
     )
@@ -231,13 +231,17 @@ class Caption:
             raise InputError(f"the photo has another size by now, {image.size}; caption it again")
         return DecodedPhoto(image, image.size)
 
+    def reviewed(self, review: Review) -> "Caption":
+        """Return the caption with a review of it, whose spelling of unknown words it takes."""
+        return replace(self, words=review.words, review=review)
+
     def view(self) -> dict[str, Any]:
         """Return what pages show: `as_json`, crop, offset, and the shown maps as arrays by name."""
         maps = {name: self.array(name) for name in self.shown_maps}
         return self.as_json() | {"crop": self.crop, "offset": self.offset, "maps": maps}
 
     def as_json(self) -> dict[str, Any]:
-        """Return the caption as plain JSON values, without maps; numbers have `DIGITS`."""
+        """Return the caption as plain JSON values, without maps; numbers are `rounded`."""
 
         def entry(word: str | None, probability: float) -> dict[str, Any]:
             return {"word": word, "probability": rounded(probability)}
@@ -248,16 +252,19 @@ class Caption:
         for word, runners_up in zip(words, self.runners_up, strict=False):  # empty unless requested
             word["runners_up"] = [entry(*runner_up) for runner_up in runners_up]
         confidence = {} if self.confidence is None else {"confidence": rounded(self.confidence)}
-        content = {"caption": self.text, **confidence, "score": rounded(self.score), "words": words}
+        score = rounded(self.score) if math.isfinite(self.score) else None  # a word is unknown
+        content: dict[str, Any] = {
+            "caption": self.text,
+            **confidence,
+            "score": score,
+            "words": words,
+        }
         if self.named:
             keywords = {word: rounded(chance) for word, chance in self.keywords.items()}
             content["keywords"] = keywords
+        if self.review is not None:
+            content["review"] = self.review.as_json()
         return content
-
-
-def rounded(number: float) -> float:
-    """Round to `DIGITS` significant digits, so that no chance above 0 becomes 0."""
-    return float(f"{number:.{DIGITS}g}")
 
 
 class Captions(list[Caption]):

@@ -22,6 +22,7 @@ from captioning.captioner.decoded_batch import (
 )
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto
+from captioning.captioner.review import Reviewer
 from captioning.data.preprocessing import View
 from captioning.data.vocabulary import EOS, PAD, Vocabulary
 from captioning.errors import PhotoError
@@ -60,6 +61,7 @@ class CaptionBuilder:
         shown_maps: the maps that pictures and pages show.
         runners_up: number of alternatives to each word.
         has_confidence: whether the calibration holds for the search that finds the captions.
+        reviewer: reviews texts of the user; None if the model is not calibrated for it.
     """
 
     network: InferenceNetwork
@@ -70,6 +72,7 @@ class CaptionBuilder:
     shown_maps: tuple[str, ...]
     runners_up: int
     has_confidence: bool
+    reviewer: Reviewer | None
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def caption(
@@ -78,6 +81,7 @@ class CaptionBuilder:
         search: Search,
         most: int | None = 1,
         tokens: Sequence[Sequence[int]] | None = None,
+        texts: Sequence[str] | None = None,
     ) -> list[Caption | PhotoError]:
         """Return the caption of each photo of a batch, or why it cannot be read.
 
@@ -87,6 +91,7 @@ class CaptionBuilder:
             most: the most captions per photo; None for all that the search finds.
             tokens: a caption for each photo of the stream as word ids, which is read and not
                 searched.
+            texts: the same captions as text, to review.
         """
         streamed_photos = [photo for photo in photos if isinstance(photo, StreamedPhoto)]
         if not streamed_photos:
@@ -100,6 +105,11 @@ class CaptionBuilder:
             self.network, streamed_photos, search, reference_tokens, needs_logits, most
         )
         captions = self.build(streamed_photos, batch)
+        if texts is not None and self.reviewer is not None:
+            photo_texts = [[texts[photo.number]] for photo in streamed_photos]
+            reviews = self.reviewer.review_vectors(batch.adapted, photo_texts)
+            pairs = zip(captions, reviews, strict=True)
+            captions = (caption.reviewed(review) for caption, [review] in pairs)
         return [photo if isinstance(photo, PhotoError) else next(captions) for photo in photos]
 
     def build(self, photos: Sequence[StreamedPhoto], batch: DecodedBatch) -> Iterator[Caption]:

@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from captioning.captioner.calibration import Calibration
+from captioning.captioner.calibration import Calibration, ReviewCalibration
 from captioning.captioner.caption import Caption, Captions
 from captioning.captioner.caption_builder import CaptionBuilder
 from captioning.captioner.configuration import CaptionerParts, build_parts
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
 from captioning.captioner.review import Review, Reviewer, default_review
-from captioning.captioner.user_words import constrained_search, text_tokens
+from captioning.captioner.user_words import check_words, constrained_search
 from captioning.data.preprocessing import Photo, Preprocessing, is_one_photo
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors
@@ -139,6 +139,11 @@ class Captioner:
         search = search or self.search
         return self.calibration is not None and self.calibration.search == search.config
 
+    @property
+    def review_calibration(self) -> ReviewCalibration | None:
+        """The calibration of reviews; None if there is none."""
+        return None if self.calibration is None else self.calibration.review
+
     def freeze(self) -> "Captioner":
         """Prepare for inference: evaluation mode, no gradients, faster encoding."""
         self.network.freeze()
@@ -176,6 +181,7 @@ class Captioner:
         batch_size: int = BATCH_SIZE,
         tokens: Sequence[Sequence[int]] | None = None,
         photo_side: int | None = None,
+        texts: Sequence[str] | None = None,
     ) -> Iterator[Caption | PhotoError]:
         """Yield the caption of each photo, in order, or why the photo cannot be read.
 
@@ -193,6 +199,8 @@ class Captioner:
             tokens: a caption of each photo as word ids, which is read and not searched.
             photo_side: keep each photo as `Caption.photo`, with at most so many pixels on its
                 longer side, to draw on without reading the file again.
+            texts: instead of `tokens`, captions as text, whose words may be unknown. They are
+                reviewed, too, if the model is calibrated for it.
 
         Raises:
             InputError: the model's numbers overflow, or it has no such map.
@@ -200,6 +208,11 @@ class Captioner:
         search = search or self.search
         search = search.for_words(self.vocabulary, self.network.device)
         map_names = resolve_map_names(maps, self.model)
+        if texts is not None:
+            tokens = [self.vocabulary.encode(text)[1:] for text in texts]
+        reviewer = None
+        if self.review_calibration is not None:
+            reviewer = Reviewer(self.network, self.vocabulary, self.review_calibration)
         builder = CaptionBuilder(
             network=self.network,
             vocabulary=self.vocabulary,
@@ -209,8 +222,11 @@ class Captioner:
             shown_maps=map_names or (self.default_map,),
             runners_up=runners_up,
             has_confidence=tokens is None and self.has_confidence(search),
+            reviewer=reviewer,
         )
-        caption_batch = partial(builder.caption, search=search, most=most, tokens=tokens)
+        caption_batch = partial(
+            builder.caption, search=search, most=most, tokens=tokens, texts=texts
+        )
         for captions in self.batches(
             photos, caption_batch, batch_size, in_turn=search.draws, photo_side=photo_side
         ):
@@ -253,6 +269,8 @@ class Captioner:
     ) -> Caption:
         """Return a caption with these words, and the probabilities that the model gives them.
 
+        It has a review, too, if the model is calibrated for it.
+
         Args:
             photo: as for `stream`.
             text: words of the vocabulary.
@@ -263,14 +281,14 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        tokens = text_tokens(
+        check_words(
             text,
             photo,
             vocabulary=self.vocabulary,
             preprocessing=self.preprocessing,
             network=self.network,
         )
-        captions = self.stream([photo], maps=maps, runners_up=runners_up, tokens=[tokens])
+        captions = self.stream([photo], maps=maps, runners_up=runners_up, texts=[text])
         [caption] = raise_errors(captions)
         return caption
 
@@ -315,8 +333,9 @@ class Captioner:
         Raises:
             InputError: a caption has no words, or there is one photo and no calibration.
         """
-        calibration = self.calibration and self.calibration.review
-        calibration = calibration or default_review(self.network, self.preprocessing, photos)
+        calibration = self.review_calibration or default_review(
+            self.network, self.preprocessing, photos
+        )
         reviewer = Reviewer(self.network, self.vocabulary, calibration, doubt, wrong_share)
         for reviews in self.batches(photos, partial(reviewer.review, texts=texts), batch_size):
             yield from reviews

@@ -18,8 +18,8 @@ from captioning.captioner.calibration import (
     CAPTION_FEATURES,
     WORD_FEATURES,
     ReviewCalibration,
+    rounded,
 )
-from captioning.captioner.caption import rounded
 from captioning.captioner.decoded_batch import encode_batch, token_log_probs
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
@@ -173,8 +173,8 @@ class Reviewer:
     network: InferenceNetwork
     vocabulary: Vocabulary
     calibration: ReviewCalibration
-    doubt: float
-    wrong_share: float
+    doubt: float = 0.5
+    wrong_share: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 < self.wrong_share < 1:
@@ -193,18 +193,25 @@ class Reviewer:
         streamed_photos = [photo for photo in photos if isinstance(photo, StreamedPhoto)]
         if not streamed_photos:
             return [photo for photo in photos if isinstance(photo, PhotoError)]
-        split = tokenizer(self.vocabulary.tokenizer)
-        words = [[split(text) for text in texts[photo.number]] for photo in streamed_photos]
-        if not all(caption_words for captions in words for caption_words in captions):
-            raise InputError("a caption has no words; leave it out")
-        reviews = iter(self._reviews(streamed_photos, words))
+        vectors = encode_batch(self.network, streamed_photos).adapted
+        captions = [texts[photo.number] for photo in streamed_photos]
+        reviews = iter(self.review_vectors(vectors, captions))
         return [photo if isinstance(photo, PhotoError) else next(reviews) for photo in photos]
 
-    def _reviews(
-        self, photos: Sequence[StreamedPhoto], words: Sequence[Sequence[Sequence[str]]]
+    def review_vectors(
+        self, vectors: Float[Tensor, "B L A"], texts: Sequence[Sequence[str]]
     ) -> list[list[Review]]:
+        """Return the reviews of the captions of each photo.
+
+        Args:
+            vectors: the adapted annotation vectors of the photos.
+            texts: the captions of each.
+        """
+        split = tokenizer(self.vocabulary.tokenizer)
+        words = [[split(text) for text in captions] for captions in texts]
+        if not all(caption_words for captions in words for caption_words in captions):
+            raise InputError("a caption has no words; leave it out")
         calibration = self.calibration
-        vectors = encode_batch(self.network, photos).adapted
         features = ReviewFeatures.of(
             self.network, self.vocabulary, calibration.prior, vectors, words
         )

@@ -16,15 +16,15 @@ from captioning.search.search import find_substitutes
 
 
 @torch.no_grad()
-def text_tokens(
+def check_words(
     text: str,
     photo: Photo,
     *,
     vocabulary: Vocabulary,
     preprocessing: Preprocessing,
     network: InferenceNetwork,
-) -> list[int]:
-    """Return the tokens of a caption of a photo, up to EOS.
+) -> None:
+    """Raise if the model does not know all words of a caption of a photo.
 
     Raises:
         PhotoError: the photo cannot be read.
@@ -39,7 +39,6 @@ def text_tokens(
         words_by_place = find_substitutes(network.model.decoder, memory, ids, k=2)
         substitutes = [vocabulary.spelt(words) for words in words_by_place]
     vocabulary.known_words(text, substitutes)
-    return ids
 
 
 def constrained_search(

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from PIL.Image import Image
 
-from captioning.captioner.caption import Caption, rounded
+from captioning.captioner.calibration import rounded
+from captioning.captioner.caption import Caption
 from captioning.commands import discard_output
 from captioning.commands.caption_options import (
     STDOUT,

@@ -160,7 +160,7 @@ def review_json(caption: "ReviewedCaption") -> str:
 
 
 def _write_table(captions: "Sequence[ReviewedCaption]", path: Path) -> None:
-    from captioning.captioner.caption import rounded
+    from captioning.captioner.calibration import rounded
     from captioning.commands.caption_outputs import spreadsheet_text, write_table
 
     rows: list[Sequence[object]] = [COLUMNS]
@@ -192,53 +192,24 @@ def _write_page(
         count: number of captions that were reviewed.
     """
     from captioning.data.images import DecodedPhoto
-    from captioning.data.tokenizers import join_words
     from captioning.errors import raise_errors
     from captioning.viewing import viewer
     from captioning.viewing.html_document import save_html
     from captioning.viewing.review_page import CaptionToReview, review_html
 
-    tokens = [captioner.vocabulary.encode(caption.text)[1:] for caption in captions]
     read_captions = captioner.stream(
         [caption.photo for caption in captions],
         maps=[captioner.default_map],
         runners_up=RUNNERS_UP,
-        tokens=tokens,
+        texts=[caption.text for caption in captions],
         photo_side=PHOTO_SIDE,
     )
     shown = []
     for reviewed, caption in zip(captions, raise_errors(read_captions), strict=True):
-        review, view = reviewed.review, caption.view()
-        text = join_words(review.words, caption.tokenizer, caption.joints)
-        view |= {"caption": text, "words": _page_words(view["words"], review)}
+        view = caption.reviewed(reviewed.review).view()
         assert isinstance(caption.photo, DecodedPhoto)
         data = viewer.data(caption.photo, [view], long_side=PHOTO_SIDE)
-        shown.append(CaptionToReview(str(reviewed.photo), reviewed.text, _notes(review), data))
+        shown.append(CaptionToReview(str(reviewed.photo), reviewed.text, data))
     summary = f"The {len(shown):,} most doubtful of {count:,} captions."
     save_html(review_html(f"Review of {path.stem}", summary, shown), path)
     say(printable(path), file=sys.stderr)
-
-
-def _page_words(words: Sequence[dict[str, Any]], review: "Review") -> list[dict[str, Any]]:
-    """Return the words of a page's view, as they are in the caption, with their chances."""
-    page_words = []
-    for place, (word, text) in enumerate(zip(words, review.words, strict=True)):
-        judgement = {
-            "word": text,
-            "named": None,  # the chance of the review says more
-            "chance": review.chances[place],
-            "doubtful": place in review.doubtful,
-        }
-        page_words.append(word | judgement)
-    return page_words
-
-
-def _notes(review: "Review") -> list[str]:
-    """Return lines about a caption for its page."""
-    notes = [f"{review.belongs:.0%} that it is of this photo"]
-    for place, words in zip(review.doubtful, review.alternatives, strict=True):
-        chance = f"{review.words[place]}: {review.chances[place]:.0%}"
-        notes.append(f"{chance}; the model would say {', '.join(words)}")
-    if review.unknown:
-        notes.append(f"not judged, since the model does not know them: {', '.join(review.unknown)}")
-    return notes

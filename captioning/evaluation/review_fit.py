@@ -21,8 +21,8 @@ from captioning.captioner.calibration import (
     CAPTION_FEATURES,
     WORD_FEATURES,
     ReviewCalibration,
+    rounded,
 )
-from captioning.captioner.caption import rounded
 from captioning.captioner.decoded_batch import encode_batch
 from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.captioner.review import ReviewFeatures

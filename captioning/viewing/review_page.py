@@ -16,14 +16,11 @@ class CaptionToReview(NamedTuple):
     Attributes:
         photo: the photo's name, as the page's table names it.
         text: the caption.
-        notes: lines about it.
-        view: the result of `viewer.data`, whose words may have a ``chance`` that the photo bears
-            them out, and be ``doubtful``.
+        view: the result of `viewer.data`, whose caption has a review.
     """
 
     photo: str
     text: str
-    notes: Sequence[str]
     view: Mapping[str, Any]
 
 

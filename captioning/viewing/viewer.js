@@ -66,6 +66,25 @@ const attentionView = (() => {
     return `${value < 9.95 ? value.toFixed(1) : Math.min(Math.round(value), 100)}%`;
   };
 
+  /* What a review says, line by line. */
+  const notesOf = (review) => {
+    if (!review) return [];
+    const { belongs, unknown, words } = review;
+    const notes = [`The chance that the caption belongs to this photo is ${percent(belongs)}.`];
+    const isJudged = words.some(({ chance }) => chance !== null);
+    const doubtful = words.filter(({ instead }) => instead);
+    if (!isJudged) notes[0] = "None of these words can be judged.";
+    else if (!doubtful.length) notes.push("No word is doubtful.");
+    for (const { word, chance, instead } of doubtful) {
+      notes.push(`Doubtful: ${word}, ${percent(chance)}. The model would say ` +
+        `${instead.join(", ")}.`);
+    }
+    if (isJudged && unknown.length) {
+      notes.push(`Not judged, since the model does not know them: ${unknown.join(", ")}.`);
+    }
+    return notes;
+  };
+
   /* Four cells and their shares for each pixel of an axis: a cubic B-spline, as in overlay.py.
      Beyond the outermost centres, which are moved by the offset, the edge cells are repeated. */
   const spline = (cells, pixels, offset) => Array.from({ length: pixels }, (_, pixel) => {
@@ -273,7 +292,9 @@ const attentionView = (() => {
 
       this.root = make("div", { class: isWhole ? "attention-view whole" : "attention-view" });
       if (title) this.root.append(make("h1", {}, title));
+      this.notes = make("ul", { class: "notes", "aria-label": "Review" });
       this.text = make("div", {}, make("p", { class: "caption" }, this.line, " ", this.copier),
+        this.notes,
         make("div", { class: "controls" }, this.player, this.sure), this.details);
       this.root.append(this.stages, this.text,
         make("details", { class: "map-controls" }, make("summary", {}, "The map"),
@@ -416,7 +437,7 @@ const attentionView = (() => {
       if (!this.radios[index]) this.offer(index);
       this.radios[index].checked = true;
       this.choices.hidden = Object.keys(this.radios).length < 2;
-      const { words, maps } = this.caption;
+      const { words, maps, review } = this.caption;
       const source = maps[this.chosen];
       this.even = 1 / (source.rows * source.columns);
       this.note.textContent = `${nameOf(source)} per region, scaled to each word\u2019s maximum; ` +
@@ -434,11 +455,11 @@ const attentionView = (() => {
       }
       this.stages.classList.toggle("compared", this.compared >= 0);
       const spaces = spacesOf(this.caption);
-      this.words = words.map(({ word, probability, doubtful }, place) => {
+      this.words = words.map(({ word, probability }, place) => {
         const button = make("button", { type: "button", class: "bar", "aria-pressed": "false" },
           make("span", { class: "word" }, place ? word : capital(word)));
         if (place && !spaces[place]) button.classList.add("close");
-        if (doubtful) button.classList.add("doubtful");
+        if (review?.words[place].instead) button.classList.add("doubtful");
         button.style.setProperty("--share", probability);
         button.addEventListener("focus", () => this.pin(place));
         button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
@@ -453,6 +474,7 @@ const attentionView = (() => {
       this.line.replaceChildren(...this.words.flatMap((word, place) => [spaces[place], word]),
         fullStop(this.caption.caption));
       if (!words.length) this.line.append(make("em", {}, "The caption has no words."));
+      this.notes.replaceChildren(...notesOf(review).map((note) => make("li", {}, note)));
       this.copier.hidden = !words.length;
       this.player.disabled = !words.length;
       this.render();
@@ -537,8 +559,8 @@ const attentionView = (() => {
           : `${way} a word to see where it came from; the line below it is its probability.`));
         return;
       }
-      const { word, probability, named, chance, runners_up: others = [] } =
-        this.caption.words[index];
+      const { words, review } = this.caption;
+      const { word, probability, named, runners_up: others = [] } = words[index];
       const entries = [{ word, probability }, ...others].map((entry, rank) => {
         const go = rank ? this.continuation(index, entry.word) : null;
         const name = make(go ? "button" : "span", { class: "name", dir: "auto" },
@@ -553,12 +575,15 @@ const attentionView = (() => {
         item.style.setProperty("--share", entry.probability);
         return item;
       });
-      const often = named == null ? "" // function words name nothing
+      const often = named == null || review ? "" // function words name nothing
         : `; people name it too in about ${percent(named)} of such cases`;
       const sentences = [`The model gives \u201c${word}\u201d a probability of ` +
         `${percent(probability)} here${often}.`];
-      if (chance === null) sentences.push("A review cannot judge this word.");
-      else if (chance !== undefined) {
+      const chance = review?.words[index].chance;
+      if (review?.unknown.includes(word)) {
+        sentences.splice(0, 1, `The model does not know \u201c${word}\u201d.`);
+      } else if (chance === null) sentences.push("A review cannot judge this word.");
+      else if (review) {
         sentences.push(`The chance that the photo bears it out is ${percent(chance)}.`);
       }
       const list = make("ol", { "aria-label": "Word and its alternatives" }, ...entries);

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from captioning.captioner import Captioner, load
+from captioning.captioner import Caption, Captioner, load
 from captioning.captioner.calibration import (
     BIAS,
     CAPTION_FEATURES,
@@ -97,6 +97,16 @@ def test_function_words_and_unknown_words_are_not_judged(reviewer: Captioner) ->
     [alternatives] = review.alternatives
     assert "red" not in alternatives
     assert review.right == review.belongs * (review.chances[1] or 0)
+
+
+def test_a_caption_that_is_read_has_its_review(reviewer: Captioner) -> None:
+    caption = reviewer.read(PHOTOS[0], "a red circle")
+    assert caption.review is not None
+    assert same(caption.review, reviewer.review(PHOTOS[0], "a red circle"))
+    assert caption.as_json()["review"]["belongs"] == pytest.approx(caption.review.belongs, rel=1e-3)
+    [unknown] = reviewer.stream([PHOTOS[0]], texts=["a zebra"])
+    assert isinstance(unknown, Caption)
+    assert (unknown.text, unknown.as_json()["score"]) == ("a zebra", None)  # JSON has no infinity
 
 
 def test_a_photo_that_cannot_be_read_is_named_and_the_others_are_reviewed(
