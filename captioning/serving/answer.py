@@ -37,6 +37,36 @@ class Word(Described):
     )
 
 
+class ReviewedWord(Described):
+    """A word of a caption under review."""
+
+    word: str = Field(description="The word, as people write it.")
+    chance: float | None = Field(
+        ge=0,
+        le=1,
+        description="The chance that the photo bears it out; null for words that cannot be judged.",
+    )
+    instead: list[str] = Field(
+        [], description="Of a doubtful word, what the model would say in its place."
+    )
+
+
+class ReviewOfCaption(Described):
+    """What a photo bears out of a caption."""
+
+    right: float = Field(
+        ge=0,
+        le=1,
+        description="The chance that the caption belongs to the photo, times that of its least "
+        "likely word.",
+    )
+    belongs: float = Field(
+        ge=0, le=1, description="The chance that it is of this photo and not of another one."
+    )
+    unknown: list[str] = Field(description="The words that the model does not know.")
+    words: list[ReviewedWord] = Field(description="Its words.")
+
+
 class CaptionOfPhoto(Described):
     """A caption."""
 
@@ -44,16 +74,20 @@ class CaptionOfPhoto(Described):
     confidence: float | None = Field(
         None, ge=0, le=1, description="The chance that it is good. Only if the model is calibrated."
     )
-    score: float = Field(
+    score: float | None = Field(
         le=0,
         description="What captions are ranked by: the sum of the log probabilities of the words "
-        "and the end, divided by their number to the power of the length penalty.",
+        "and the end, divided by their number to the power of the length penalty. Null if a word "
+        "is unknown.",
     )
     words: list[Word] = Field(description="Its words.")
     keywords: dict[str, float] = Field(
         {},
         description="The words that name something, with their chances as in words, the highest "
         "first. Only if the model is calibrated for it.",
+    )
+    review: ReviewOfCaption | None = Field(
+        None, description="With a text: its review. Only if the model is calibrated for it."
     )
 
 
@@ -123,6 +157,18 @@ class Answers(Described):
     photos: list[Answer | Refusal] = Field(description="One for each photo, in order.")
 
 
+class ReviewAnswer(ReviewOfCaption):
+    """The answer of /review for one photo."""
+
+    view: PhotoView | None = Field(None, description="With view=true: the caption with maps.")
+
+
+class ReviewAnswers(Described):
+    """The answer of /review for several photos."""
+
+    photos: list[ReviewAnswer | Refusal] = Field(description="One for each photo, in order.")
+
+
 class Health(Described):
     """The answer of /health."""
 
@@ -135,7 +181,8 @@ class Health(Described):
 
 PARTS = (
     *(Answer, Answers, CaptionOfPhoto, Word, OtherWord),
-    *(PhotoView, MappedCaption, MapsOfWords, MapOfWord, Refusal, Health),
+    *(PhotoView, MappedCaption, MapsOfWords, MapOfWord),
+    *(ReviewAnswer, ReviewAnswers, ReviewOfCaption, ReviewedWord, Refusal, Health),
 )
 """In the order in which they are described."""
 

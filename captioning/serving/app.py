@@ -9,9 +9,18 @@ from fastapi.responses import HTMLResponse
 
 from captioning.captioner import Captioner
 from captioning.maps import available_maps
-from captioning.serving.answer import EXAMPLES, PARTS, Answer, Answers, Health, Refusal
+from captioning.serving.answer import (
+    EXAMPLES,
+    PARTS,
+    Answer,
+    Answers,
+    Health,
+    Refusal,
+    ReviewAnswer,
+    ReviewAnswers,
+)
 from captioning.serving.decoding import Decoders
-from captioning.serving.form import CaptionForm
+from captioning.serving.form import CaptionForm, ReviewForm
 from captioning.serving.protection import ERRORS, MEANINGS, Limits, answer_to_error
 from captioning.serving.service import CaptionService
 from captioning.viewing.html_document import html_document
@@ -59,7 +68,15 @@ def application(
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
         return HTMLResponse(
-            page(name, captioner.search, limits.bytes, maps, examples=buttons, tabs=tabs)
+            page(
+                name,
+                captioner.search,
+                limits.bytes,
+                maps,
+                examples=buttons,
+                tabs=tabs,
+                reviews=captioner.review_calibration is not None,
+            )
         )
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
@@ -72,21 +89,23 @@ def application(
         counts = {"photos": service.batcher.photos, "batches": service.batcher.batches}
         return {"status": "ok", "model": name, "waiting": service.batcher.waiting, **counts}
 
-    app.post("/caption", response_model=Answer | Answers, responses=_responses())(service.caption)
-    return app
-
-
-def _responses() -> dict[int | str, dict[str, Any]]:
-    """Describes the answers to a request for captions, for the API's documentation."""
-    examples = {name: {"value": example} for name, example in EXAMPLES.items()}
-    answered: dict[str, Any] = {
-        "description": "Captions of the photo or, in their order, of several photos.",
-        "content": {"application/json": {"examples": examples}},
-    }
     refused: dict[int | str, dict[str, Any]] = {
         status: {"model": Refusal, "description": meaning} for status, meaning in MEANINGS.items()
     }
-    return {200: answered, **refused}
+    responses = {200: _answered(), **refused}
+    app.post("/caption", response_model=Answer | Answers, responses=responses)(service.caption)
+    reviews: Any = ReviewAnswer | ReviewAnswers
+    app.post("/review", response_model=reviews, responses=refused)(service.review)
+    return app
+
+
+def _answered() -> dict[str, Any]:
+    """Describes the answer to a request for captions, for the API's documentation."""
+    examples = {name: {"value": example} for name, example in EXAMPLES.items()}
+    return {
+        "description": "Captions of the photo or, in their order, of several photos.",
+        "content": {"application/json": {"examples": examples}},
+    }
 
 
 def docs_page(address: str, openapi: Mapping[str, Any]) -> str:
@@ -97,7 +116,7 @@ def docs_page(address: str, openapi: Mapping[str, Any]) -> str:
         STYLES,
         address=address,
         schemas=openapi["components"]["schemas"],
-        form=CaptionForm.__name__,
+        forms={"/caption": CaptionForm.__name__, "/review": ReviewForm.__name__},
         parts=[part.__name__ for part in PARTS],
         examples={name: json.dumps(example, indent=1) for name, example in EXAMPLES.items()},
         refusals=MEANINGS,

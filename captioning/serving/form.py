@@ -1,4 +1,4 @@
-"""The fields of a request for captions."""
+"""The fields of requests for captions, and for reviews of captions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from captioning.serving.protection import MAX_PHOTOS
 from captioning.web.page import MAX_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
+NO_REVIEWS = "this model is not calibrated for reviews; see captioning calibrate"
 MAX_MAPPED = 60  # words of all captions, for all maps that take several passes
 
 
@@ -27,11 +28,13 @@ class Settings:
     view: bool  # whether the answer shows maps, and alternatives to each word
     maps: tuple[str, ...]  # names of those to show; empty without a view
     text: str | None  # a caption to read, instead of a search
+    review: bool = False  # whether the answer is the review of that text
 
     @property
     def batch_key(self) -> tuple[object, ...]:
         """Photos with equal keys can share a batch."""
-        return repr(self.search.config), self.view, self.maps, self.text
+        reads = self.text is not None  # every photo has its own text
+        return repr(self.search.config), self.view, self.maps, reads
 
     @property
     def is_slow(self) -> bool:
@@ -39,8 +42,8 @@ class Settings:
         return bool(_slow(self.maps))
 
 
-class CaptionForm(BaseModel):
-    """The form of a request for captions."""
+class PhotoForm(BaseModel):
+    """The fields that all forms have."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,6 +52,46 @@ class CaptionForm(BaseModel):
         description=f"The photo: {UPLOAD_KINDS}. Repeatable, for several "
         f"photos with these settings: {MAX_PHOTOS}, unless the server was started otherwise.",
     )
+    view: bool = Field(False, description="Return a map of each word as well.")
+    map: str | None = Field(
+        None,
+        description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server may "
+        "offer fewer. Maps that take several passes are computed for at most "
+        f"{MAX_MAPPED} words of all captions: two such maps for half as many.",
+    )
+    compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
+
+    def map_names(self, offered: Sequence[str], words: int) -> tuple[str, ...]:
+        """The maps that the form asks for; raises HTTPException if the server cannot give them.
+
+        Args:
+            offered: names of maps, the default first.
+            words: the most words that have maps.
+        """
+        requested = [name for name in (self.map, self.compare) if name is not None]
+        if requested and not self.view:
+            raise HTTPException(422, "map and compare are for the view; send view=true with them")
+        if not self.view:
+            return ()
+        for name in requested:
+            if name not in offered:
+                names = ", ".join(offered)
+                raise HTTPException(
+                    422, f"map {format_value(name)} is not offered here; choose from {names}"
+                )
+        maps = tuple(dict.fromkeys([self.map or offered[0], *requested[-1:]]))
+        if (slow := _slow(maps)) and words * len(slow) > MAX_MAPPED:
+            raise HTTPException(
+                422,
+                f"maps by {' and '.join(slow)} take long, so at most {MAX_MAPPED // len(slow)} "
+                f"words may have them, not {words}; ask for fewer or shorter captions",
+            )
+        return maps
+
+
+class CaptionForm(PhotoForm):
+    """The form of a request for captions."""
+
     captions: int = Field(1, ge=1, le=MAX_CAPTIONS, description="How many, the best first.")
     beam: int | None = Field(
         None, ge=1, le=MAX_CAPTIONS, description="Width of beam search, from captions up."
@@ -67,14 +110,6 @@ class CaptionForm(BaseModel):
     text: str | None = Field(
         None, max_length=LONGEST_TEXT, description="A caption to read instead of writing one."
     )
-    view: bool = Field(False, description="Return a map of each word as well.")
-    map: str | None = Field(
-        None,
-        description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server may "
-        "offer fewer. Maps that take several passes are computed for at most "
-        f"{MAX_MAPPED} words of all captions: two such maps for half as many.",
-    )
-    compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
     def settings(self, captioner: Captioner, offered: Sequence[str]) -> Settings:
         """What the form asks for; raises HTTPException if the server cannot give it.
@@ -83,7 +118,7 @@ class CaptionForm(BaseModel):
             captioner: has the default search, and knows the words.
             offered: names of maps, the default first.
         """
-        search, maps = self._search(captioner.search), self._maps(offered)
+        search = self._search(captioner.search)
         try:
             if self.text is not None:
                 captioner.vocabulary.known_words(self.text)
@@ -93,13 +128,8 @@ class CaptionForm(BaseModel):
             raise HTTPException(422, str(error)) from None
         words = self.captions * search.max_length
         if self.text is not None:
-            words = len(captioner.vocabulary.encode(self.text)) - 2  # begin and end
-        if (slow := _slow(maps)) and words * len(slow) > MAX_MAPPED:
-            raise HTTPException(
-                422,
-                f"maps by {' and '.join(slow)} take long, so at most {MAX_MAPPED // len(slow)} "
-                f"words may have them, not {words}; ask for fewer or shorter captions",
-            )
+            words = word_count(captioner, self.text)
+        maps = self.map_names(offered, words)
         return Settings(search, self.captions, self.view, maps, self.text)
 
     def _search(self, default: Search) -> Search:
@@ -124,19 +154,28 @@ class CaptionForm(BaseModel):
             )
         return search
 
-    def _maps(self, offered: Sequence[str]) -> tuple[str, ...]:
-        requested = [name for name in (self.map, self.compare) if name is not None]
-        if requested and not self.view:
-            raise HTTPException(422, "map and compare are for the view; send view=true with them")
-        if not self.view:
-            return ()
-        for name in requested:
-            if name not in offered:
-                names = ", ".join(offered)
-                raise HTTPException(
-                    422, f"map {format_value(name)} is not offered here; choose from {names}"
-                )
-        return tuple(dict.fromkeys([self.map or offered[0], *requested[-1:]]))
+
+class ReviewForm(PhotoForm):
+    """The form of a request for a review."""
+
+    text: str = Field(
+        max_length=LONGEST_TEXT, description="The caption to review; its words may be unknown."
+    )
+
+    def settings(self, captioner: Captioner, offered: Sequence[str]) -> Settings:
+        """What the form asks for, as for `CaptionForm`."""
+        if captioner.review_calibration is None:
+            raise HTTPException(422, NO_REVIEWS)
+        maps = self.map_names(offered, word_count(captioner, self.text))
+        return Settings(captioner.search, 1, self.view, maps, self.text, review=True)
+
+
+def word_count(captioner: Captioner, text: str) -> int:
+    """The number of words of a text; raises HTTPException if there are none."""
+    count = len(captioner.vocabulary.encode(text)) - 2  # begin and end
+    if not count:
+        raise HTTPException(422, "text: has no words; send the caption of a photo")
+    return count
 
 
 def _slow(maps: Sequence[str]) -> list[str]:

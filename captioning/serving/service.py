@@ -13,7 +13,7 @@ from captioning.data.preprocessing import View
 from captioning.errors import InputError, raise_errors
 from captioning.serving.batching import Batcher
 from captioning.serving.decoding import PROCESSES, Decoders
-from captioning.serving.form import CaptionForm, Settings
+from captioning.serving.form import CaptionForm, ReviewForm, Settings
 from captioning.serving.protection import Limits
 from captioning.threads import thread_count
 from captioning.viewing import viewer
@@ -54,6 +54,16 @@ class CaptionService:
 
         One of several photos that cannot be captioned has an error in its place.
         """
+        return await self._respond(request, form)
+
+    async def review(self, request: Request, form: Annotated[ReviewForm, File()]) -> JSONResponse:
+        """A review of a caption: does the photo bear it out, and each of its words?
+
+        Several photos are answered as for captions.
+        """
+        return await self._respond(request, form)
+
+    async def _respond(self, request: Request, form: CaptionForm | ReviewForm) -> JSONResponse:
         settings = await asyncio.to_thread(form.settings, self.captioner, self.maps)
         client = request.client.host if request.client else ""
         with self.batcher.places(len(form.photo), client):
@@ -90,6 +100,8 @@ class CaptionService:
             )
         captions = await self.batcher.captions(view, settings, client)
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
+        if settings.review:
+            answer = answer["captions"][0]["review"]
         if settings.view:
             views = [caption.view() for caption in captions]
             answer["view"] = viewer.data_of(photo, view.size, views)
@@ -101,14 +113,17 @@ class CaptionService:
         """The captions of each view, the best first; the settings share their `batch_key`."""
         shared = settings[0]
         runners_up = RUNNERS_UP if shared.view else 0
-        if shared.text is not None:
-            return [
-                [self.captioner.read(view, shared.text, runners_up, shared.maps)] for view in views
-            ]
-        most_captions = max(photo_settings.captions for photo_settings in settings)
+        texts = [photo.text for photo in settings if photo.text is not None]
+        most_captions = max(photo.captions for photo in settings)
         best_captions = raise_errors(
             self.captioner.stream(
-                views, shared.search, shared.maps, runners_up, most_captions, self._batch_size
+                views,
+                shared.search,
+                shared.maps,
+                runners_up,
+                most_captions,
+                self._batch_size,
+                texts=texts or None,
             )
         )
         return [[best, *best.others] for best in best_captions]

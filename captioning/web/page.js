@@ -103,7 +103,7 @@
     let data = null;
     try {
       const left = parts.length ? await hiding.without(from.photo, parts) : from.photo;
-      const isNew = parts.length || given.begin || given.text;
+      const isNew = parts.length || Object.keys(given).length;
       data = isNew ? await answered(left, mine.signal, given) : from.whole;
     } catch (problem) {
       if (running === mine) error.textContent = [...problems, problem.message].join("\n");
@@ -121,13 +121,14 @@
     if (data) show(photo, data, parts, whole);
   };
 
-  /* The model's caption that begins with words, or its reading of a text. */
+  /* The model's caption that begins with words, its reading of a text, or its review of one. */
   const say = async (given) => (await asking(shown.parts, given))?.captions[0];
 
   own.addEventListener("submit", async (event) => {
     event.preventDefault();
     const { view: now } = shown;
-    const caption = await say({ text: own.elements.text.value });
+    const text = own.elements.text.value;
+    const caption = await say("reviews" in own.dataset ? { review: text } : { text });
     if (caption) now.add(caption);
   });
 

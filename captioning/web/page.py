@@ -102,6 +102,7 @@ def page(
     source: Source = SERVER,
     examples: str = "",
     tabs: str = "",
+    reviews: bool = False,
 ) -> str:
     """Return the page as HTML, with its scripts and styles in it.
 
@@ -114,6 +115,7 @@ def page(
         source: where captions come from.
         examples: in HTML, pictures to click, of which the first is captioned at once.
         tabs: in HTML, links to other pages.
+        reviews: whether the source reviews the visitor's words, or else says how probable they are.
     """
     return html_document(
         "web/page.html",
@@ -131,4 +133,5 @@ def page(
         temperature=search.temperature if isinstance(search, Sampling) else TEMPERATURE,
         most=MAX_CAPTIONS,
         maps=maps,
+        reviews=reviews,
     )
