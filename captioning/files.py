@@ -21,6 +21,9 @@ MAX_BYTES = 2 * 1024**3
 MAX_PATH_LENGTH = 4096
 """Maximum length of a path on Linux; longer text, such as base64, is no path."""
 
+SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+"""Suffixes of spreadsheets, which are no text."""
+
 LOCK_TIMEOUT = 10.0
 """Seconds to wait for a locked folder: workers end some seconds after a killed command."""
 
@@ -82,12 +85,20 @@ def walk(
             yield Path(parent), folders, sorted(name for name in names if not is_hidden(name))
 
 
+def refuse_spreadsheet(path: str | Path) -> None:
+    """Raise InputError if a file is a spreadsheet by its name."""
+    if Path(path).suffix.lower() in SPREADSHEETS:
+        raise InputError(f"{path}: a spreadsheet; save it as CSV (UTF-8), and give that file")
+
+
 def read_text(path: str | Path) -> str:
     """Read the text of a file in UTF-8, or in UTF-16 with a byte-order mark.
 
     Raises:
-        InputError: the file cannot be read, is too large, or is in another encoding.
+        InputError: the file cannot be read, is too large, is a spreadsheet, or is in another
+            encoding.
     """
+    refuse_spreadsheet(path)
     with opened(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES:,} bytes")

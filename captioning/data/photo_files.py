@@ -93,15 +93,7 @@ def columns_by_split(root: Path) -> dict[str, SplitColumns]:
     """
     if not holds_rows(root):
         return {}
-    try:
-        import datasets
-    except ImportError:
-        raise InputError(
-            f"{root}: needs the extra datasets; run pip install 'captioning[datasets]'"
-        ) from None
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    try:
+    with _datasets_library(root) as datasets:
         if _is_saved(root):
             tables = datasets.load_from_disk(str(root))
         else:  # by our list of files: a README in the folder may name addresses
@@ -110,11 +102,44 @@ def columns_by_split(root: Path) -> dict[str, SplitColumns]:
         return {
             str(split): _split_columns(table, datasets.Image) for split, table in splits.items()
         }
+
+
+def parquet_rows(file: Path) -> list[dict[str, Any]]:
+    """The texts of a Parquet file, such as the names of photos and their captions, by row.
+
+    Absent texts are empty.
+
+    Raises:
+        InputError: the extra is missing, or the file cannot be read.
+    """
+    with _datasets_library(file) as datasets:
+        table = datasets.load_dataset("parquet", data_files=str(file), split="train")
+        rows = _text_columns(table)[:].to_pylist()
+    return [{name: "" if text is None else text for name, text in row.items()} for row in rows]
+
+
+@contextmanager
+def _datasets_library(path: Path) -> Iterator[Any]:
+    """The library `datasets`, whose errors become one line.
+
+    Raises:
+        InputError: the extra is missing, or the block cannot read the data set at `path`.
+    """
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(
+            f"{path}: needs the extra datasets; run pip install 'captioning[datasets]'"
+        ) from None
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    try:
+        yield datasets
     except InputError:
         raise
     except Exception as error:  # of pyarrow or of any other library that it reads files with
         reason = " ".join(str(error.__cause__ or error).split())[:300]
-        raise InputError(f"{root}: not read by the library datasets: {reason}") from None
+        raise InputError(f"{path}: not read by the library datasets: {reason}") from None
 
 
 def parquet_files(root: Path) -> dict[str, list[str]]:
@@ -153,20 +178,29 @@ def _split_columns(table: Any, image: Any) -> SplitColumns:
         content = feature.get("bytes") if isinstance(feature, dict) else feature
         return isinstance(content, image) or getattr(content, "dtype", "").endswith("binary")
 
-    table.data.validate(full=True)  # else offsets of a damaged file end the process
     names = [name for name, feature in table.features.items() if has_photos(feature)]
     if not names:
-        raise ValueError(f"no column of photos; its columns are {', '.join(table.column_names)}")
+        raise ValueError(
+            f"no column of photos; its columns are {', '.join(table.column_names)} (a table of "
+            "file_name and caption beside photos is called metadata.parquet)"
+        )
     names.sort(key=lambda name: name != "image")
-    types = zip(table.data.schema.names, map(str, table.data.schema.types), strict=True)
-    texts = [name for name, dtype in types if "string" in dtype and "binary" not in dtype]
+    texts = _text_columns(table)
     photos = {
         name: table.select_columns([name]).cast_column(name, image(decode=False)) for name in names
     }
-    columns = table.select_columns(texts)
+    return SplitColumns(photos, texts)
+
+
+def _text_columns(table: Any) -> Any:
+    """The columns of text, and of lists of texts, in Arrow's format."""
+    table.data.validate(full=True)  # else offsets of a damaged file end the process
+    types = zip(table.data.schema.names, map(str, table.data.schema.types), strict=True)
+    names = [name for name, dtype in types if "string" in dtype and "binary" not in dtype]
+    columns = table.select_columns(names)
     if columns.data.nbytes > MAX_BYTES:  # a kilobyte of Parquet can hold gigabytes
         raise ValueError(f"more than {MAX_BYTES:,} bytes of text")
-    return SplitColumns(photos, columns.with_format("arrow"))
+    return columns.with_format("arrow")
 
 
 def _content(path: str | Path) -> bytes | str | Path | None:

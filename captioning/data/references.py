@@ -14,7 +14,7 @@ from captioning.data.readers import CaptionTable, Problem, reader_for
 from captioning.data.readers.data_set import MALFORMED, UNREADABLE
 from captioning.data.readers.dataset_files import id_finder, path_ends
 from captioning.data.readers.fields import Entry, field, numbered, parse_entries, shown_names
-from captioning.data.readers.rows import is_photo_name, parse_json_lines, read_table
+from captioning.data.readers.rows import JSON_LINES, is_photo_name, parse_json_lines, read_table
 from captioning.errors import InputError, reading
 from captioning.files import read_text
 from captioning.progress_bar import stage
@@ -201,7 +201,7 @@ def _read_captions(
     problems: list[Problem] = []
     entries: Iterable[Entry]
     text = read_text(file)
-    if file.suffix.lower() == ".jsonl" or text.lstrip().startswith("{"):
+    if file.suffix.lower() in JSON_LINES or text.lstrip().startswith("{"):
         entries, problems = parse_json_lines(file, text)
     else:
         with reading(file):

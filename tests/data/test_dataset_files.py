@@ -17,6 +17,7 @@ SOURCE = Path("list.json")
         ("/home/somebody/coco/train2017/a.jpg", "train2017/a.jpg"),
         ("a.jpg", "deep/down/a.jpg"),
         ("photos/a.jpg", "a.jpg"),
+        ("photos/a", "train/a.jpg"),
     ],
 )
 def test_paths_of_another_machine_are_found_by_their_ends(
@@ -45,7 +46,7 @@ def test_the_longest_common_end_of_the_paths_decides(tmp_path: Path) -> None:
     [
         (["1.jpg"], ["cats/1.jpg", "dogs/1.jpg"]),
         (["one/1.jpg", "two/1.jpg"], ["three/1.jpg"]),
-        (["1"], ["1.jpg"]),
+        (["1"], ["1.jpg", "1.png"]),
         (["A.JPG 1"], ["a.jpg"]),
         (["CAFÉ 1.jpg"], ["café 1.jpg"]),
     ],

@@ -47,6 +47,26 @@ def table(datasets: Any) -> Callable[..., Any]:
     return made
 
 
+def test_metadata_in_parquet_names_the_photos_of_its_folder(datasets: Any, tmp_path: Path) -> None:
+    for split in ("train", "validation"):
+        names = [f"{number}.png" for number in range(2)]
+        columns = {"file_name": names, "text": ["a dog", None], "width": [8, 8]}
+        (tmp_path / split).mkdir()
+        datasets.Dataset.from_dict(columns).to_parquet(tmp_path / split / "metadata.parquet")
+        for number, name in enumerate(names):
+            (tmp_path / split / name).write_bytes(photo(number))
+    data_set = reader_for(tmp_path).read()
+    for split in ("train", "val"):
+        [record] = data_set.records(split)  # the other one has no caption
+        assert (record.image.name, record.captions) == ("0.png", ("a dog",))
+        assert record.image.is_file()
+    file = tmp_path / "train" / "metadata.parquet"
+    assert len(reader_for(file, val_fraction=0.0).read().records("train")) == 1
+    file.write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"metadata\.parquet: not read by the library datasets"):
+        reader_for(file).read()
+
+
 @pytest.fixture
 def hub_folder(tmp_path: Path, table: Callable[..., Any]) -> Path:
     """A folder as the Hub has it, of two Parquet files to train on and one to validate on."""

@@ -12,6 +12,7 @@ from PIL import Image
 
 from captioning.data import readers
 from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
+from captioning.data.references import read_results
 from captioning.errors import InputError
 from tests.data.conftest import coco_captions, draw, write
 
@@ -290,6 +291,11 @@ HUND, BEIDE = ["ein Hund"], ["ein Hund", "ein Tier"]
         ("my own.csv", "\ufeffFile Name;Text;Nr\r\na.jpg;Hund, da;1\r\n", ["Hund, da"]),
         ("mine.tsv", 'Photo\tCaption\na.jpg\t"ein ""Hund"""\n', ['ein "Hund"']),
         ("mine.csv", "a.jpg,ein Hund\n", HUND),
+        ("mine.json", '{"a": "ein Hund"}', HUND),
+        ("mine.json", '{"D:\\\\train\\\\a": {"tags": "1dog", "caption": "ein Hund"}}', HUND),
+        ("mine.csv", "file_name,blip_caption,caption_id\na,ein Hund,7\n", HUND),
+        ("mine.jsonl", '{"image": "a.jpg", "prefix": "caption de", "suffix": "ein Hund"}', HUND),
+        ("mine.ndjson", '{"image": "a.jpg", "caption": "ein Hund"}\n', HUND),
         ("mine.txt", "a.jpg\tein Hund; und, mehr\n", ["ein Hund; und, mehr"]),
         ("mine.json", '[{"image": "a.jpg", "caption": ["ein Hund", "ein Tier"]}]', BEIDE),
         ("mine.json", '{"a.jpg": "ein Hund"}', HUND),
@@ -333,6 +339,45 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "annotations/captions_val.json", "{}")
     with pytest.raises(InputError, match="Coco, which has no columns; name none"):
         reader_for(tmp_path, caption_column="caption")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("mine.xlsx", "PK", "mine.xlsx: a spreadsheet; save it as CSV"),
+        ("mine.ods", "PK", "mine.ods: a spreadsheet; save it as CSV"),
+        ("mine.csv", "image,en_caption,de_caption\na.jpg,b,c\n", "several are called as captions"),
+        (
+            "mine.jsonl",
+            '{"image": "a.jpg", "prefix": "detect dog", "suffix": "<loc0001> dog"}',
+            r"line 1: prefix 'detect dog' asks for no caption",
+        ),
+        ("mine.json", '{"a": 3}', "unknown layout|no list of objects"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_one_line(
+    tmp_path: Path, name: str, text: str, expected: str
+) -> None:
+    write(tmp_path / name, text)
+    draw(tmp_path, "a.jpg")
+    for root in (tmp_path, tmp_path / name):
+        with pytest.raises(InputError, match=expected):
+            reader_for(root).read().records("train")
+
+
+def test_a_spreadsheet_of_results_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path / "mine.xlsx", "PK")
+    with pytest.raises(InputError, match="a spreadsheet; save it as CSV"):
+        read_results(tmp_path / "mine.xlsx")
+
+
+def test_names_without_suffix_are_those_of_one_photo(tmp_path: Path) -> None:
+    """A raw file beside its photo is no second one; two photos of a name are not told apart."""
+    write(tmp_path / "captions.json", {"a": "a dog", "b": "a cat"})
+    draw(tmp_path, "a.jpg", "b.jpg", "b.png")
+    (tmp_path / "a.CR2").write_bytes(b"raw")
+    records = CaptionTable(tmp_path / "captions.json", val_fraction=0.0).read().records("train")
+    assert [record.image.is_file() for record in records] == [True, False]
 
 
 def test_a_column_of_splits_takes_their_usual_names(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from captioning.data.readers.joined import Joined
 from captioning.data.readers.reader import Reader
 from captioning.data.readers.table import CaptionTable, Sidecar
 from captioning.errors import InputError
+from captioning.files import refuse_spreadsheet
 from captioning.shelf import data_path
 
 READERS: list[type[Reader]] = [
@@ -67,6 +68,8 @@ def reader_for(
     ):
         raise InputError(f"{root}: holds photos in tar files; {PACKED[TAR]}")
     if reader_class is None:
+        for file in sorted(root.iterdir()) if root.is_dir() else [root]:
+            refuse_spreadsheet(file)
         raise InputError(
             f"{root}: unknown layout; expected photos with a text file beside each (or captions "
             "in them: --captions-from xmp, iptc or exif), a table such "

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path, PureWindowsPath
 
+from captioning.data.images import IMAGE_SUFFIXES, raw_twins
 from captioning.data.splits import SPLITS, split_in
 from captioning.errors import InputError
 from captioning.files import opened, walk
@@ -68,9 +69,10 @@ def find_images(
     """The path of each image.
 
     The first folder that holds one of the names as written holds them all. If none does, images are
-    found in and below the folders by their file names and as many of the parts before them as some
-    file has, so a list with paths of another machine is understood. A name that fits several files,
-    or a file that fits several names, is not found; such a path is in the first folder.
+    found in and below the folders by their file names, or by these without suffix, and as many of
+    the parts before them as some file has, so a list with paths of another machine is understood. A
+    name that fits several files, or a file that fits several names, is not found; such a path is in
+    the first folder.
 
     Args:
         names: of the images, relative to their folder.
@@ -131,16 +133,24 @@ def path_ends(path: str) -> list[tuple[str, ...]]:
 def _images_below(names: Iterable[str], folder: Path, split: str | None) -> dict[str, Path]:
     """By name the one file in or below a folder that shares most of its last parts."""
     files: dict[tuple[str, ...], list[Path]] = defaultdict(list)
+    photos_by_stem: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     other_splits = set(SPLITS) - {split} if split in SPLITS else set()
     for parent, subfolders, file_names in walk(folder):
         subfolders[:] = [name for name in subfolders if split_in(name) not in other_splits]
+        twins = raw_twins(file_names)
         for path in (parent / name for name in file_names):
-            for end in path_ends(str(path.relative_to(folder))):
+            relative_path = path.relative_to(folder)
+            for end in path_ends(str(relative_path)):
                 files[end].append(path)
+            if path.suffix.lower() in IMAGE_SUFFIXES and path.name not in twins:
+                for end in path_ends(str(relative_path.with_suffix(""))):
+                    photos_by_stem[end].append(path)
     images: dict[str, Path] = {}
     for name in names:
-        longest_end = next((end for end in path_ends(name) if end in files), None)
-        if longest_end is not None and len(files[longest_end]) == 1:
-            [images[name]] = files[longest_end]
+        ends = path_ends(name)
+        fitting = [files[end] for end in ends if end in files]
+        fitting += [photos_by_stem[end] for end in ends if end in photos_by_stem]
+        if fitting and len(fitting[0]) == 1:
+            [images[name]] = fitting[0]
     counts = Counter(images.values())
     return {name: path for name, path in images.items() if counts[path] == 1}

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.photo_files import PARQUET, parquet_rows
 from captioning.data.readers.data_set import MALFORMED, Problem
 from captioning.data.readers.fields import Entry, field, numbered, parse_entries, shown_names
 from captioning.data.readers.reader import Row
@@ -33,9 +34,21 @@ CAPTION_COLUMNS = (
 )
 """Names of the column of the captions; the first two count before all others."""
 
+MEASURES = {"id", "index", "number", "count", "length", "score", "model", "type", "url"}
+"""Words of columns that say something about captions, such as caption_id."""
+
+PALIGEMMA = {"prefix", "suffix"}
+"""Columns of PaliGemma's prompts and of the captions that answer them."""
+
+PROMPT = re.compile(r"(?i)\W*(cap|describ|$)")
+"""What asks for a caption: "caption en", "describe the photo", nothing."""
+
 SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
 NUMBERED_COLUMN = re.compile(r"(captions?|comment|text|description|sentence)_?\d+")
 NUMBER = re.compile(r"#\d+$")  # the end of a name that has the caption's number, a.jpg#0
+
+JSON_LINES = (".jsonl", ".ndjson")
+"""Suffixes of files with a JSON value in each line."""
 
 STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 """A string as Python writes it."""
@@ -60,17 +73,19 @@ class Columns:
         photo: that of the photos' names.
         captions: those of the captions.
         split: that of the splits; None if there is none.
+        prompt: that of what the captions answer to, as PaliGemma's prefix; None if there is none.
     """
 
     photo: str
     captions: list[str]
     split: str | None
+    prompt: str | None = None
 
 
 def read_table(
     file: Path, caption_column: str | None = None, photo_column: str | None = None
 ) -> TableRows:
-    """Read a table: CSV and its relatives, JSON or JSON lines.
+    """Read a table: CSV and its relatives, JSON, JSON lines or Parquet.
 
     Raises:
         InputError: the file cannot be read, or it is not clear which column has photos or captions.
@@ -79,8 +94,10 @@ def read_table(
     problems: list[Problem] = []
     if suffix == ".json":
         entries = _read_json_list(file)
-    elif suffix == ".jsonl":
+    elif suffix in JSON_LINES:
         entries, problems = parse_json_lines(file, read_text(file))
+    elif suffix == PARQUET:
+        entries = list(numbered(f"{file}: row", parquet_rows(file)))
     else:
         entries, problems = _read_csv(file)
     if not entries:
@@ -115,11 +132,19 @@ def column_name(column: object) -> str:
     return re.sub(r"[\s-]+", "_", str(column).strip().lower())
 
 
+def has_caption_word(column: object) -> bool:
+    """Whether a column is called as captions are, with a prefix or suffix: blip_caption."""
+    words = column_name(column).split("_")
+    is_name = len(words) <= 3 and MEASURES.isdisjoint(words)
+    return is_name and not set(CAPTION_COLUMNS[:2]).isdisjoint(words)
+
+
 def has_columns(names: Iterable[str]) -> bool:
     """Whether there are usual names of columns of photos and of captions."""
     column_names = set(map(column_name, names))
     has_photos = not column_names.isdisjoint(IMAGE_COLUMNS)
-    return has_photos and not column_names.isdisjoint(CAPTION_COLUMNS)
+    has_captions = not column_names.isdisjoint(CAPTION_COLUMNS) or column_names >= PALIGEMMA
+    return has_photos and (has_captions or any(map(has_caption_word, column_names)))
 
 
 def parse_json_lines(file: Path, text: str) -> tuple[list[Entry], list[Problem]]:
@@ -205,18 +230,28 @@ def _unquoted(value: str) -> str:
 def _read_json_list(file: Path) -> list[Entry]:
     """The elements of a list, of a list "data" as TextCaps', or of lists by split as R2Gen's.
 
-    A single object of names and captions is a row for each name.
+    A single object of names and captions is a row for each name. Names may lack the suffix, and
+    captions may be objects, as kohya's.
     """
     content = read_json(file)
     if isinstance(content, dict) and content:
         if all(key.lower() in ALIASES for key in content):
             return _read_lists_by_split(file, content)
-        if all(map(is_photo_name, content)):
+        if all(map(is_photo_name, content)) or all(map(_has_captions, content.values())):
             content = [{"file_name": name, "caption": text} for name, text in content.items()]
         else:
             content = content.get("data")
     _check_list(file, content)
     return list(numbered(f"{file}: row", content))
+
+
+def _has_captions(value: Any) -> bool:
+    """Whether a value is a caption, a list of captions or an object with some."""
+    if isinstance(value, dict):
+        return not value.keys().isdisjoint(CAPTION_COLUMNS)
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(text, str) for text in value)
+    )
 
 
 def _read_lists_by_split(file: Path, lists: dict[str, Any]) -> list[Entry]:
@@ -272,6 +307,11 @@ def _find_columns(
     numbered_columns = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
     if caption_columns and column_name(caption_columns[0]) in CAPTION_COLUMNS[:2]:
         return Columns(photo, caption_columns[:1], split)
+    if not numbered_columns and not caption_columns:
+        if names_by_usual_name.keys() >= PALIGEMMA:
+            columns = [names_by_usual_name[name] for name in ("suffix", "prefix")]
+            return Columns(photo, columns[:1], split, prompt=columns[1])
+        caption_columns = [name for name in names if has_caption_word(name)]
     if not numbered_columns and len(caption_columns) != 1:
         count = "several are" if caption_columns else "none is"
         raise InputError(
@@ -284,6 +324,9 @@ def _find_columns(
 
 def _parse_row(columns: Columns, entry: Any) -> list[Row]:
     """A row for each photo of an entry."""
+    if columns.prompt is not None and not PROMPT.match(field(entry, columns.prompt, str)):
+        prompt = format_value(entry[columns.prompt])
+        raise ValueError(f"{columns.prompt} {prompt} asks for no caption")
     photos = field(entry, columns.photo, str, list)
     photos = photos if isinstance(photos, list) else [photos]
     captions: list[str] = []

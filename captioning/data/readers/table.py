@@ -5,24 +5,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import accumulate, product
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from captioning.data.descriptions import Descriptions, Source
 from captioning.data.images import IMAGE_SUFFIXES, raw_twins
+from captioning.data.photo_files import PARQUET
 from captioning.data.readers import dataset_files
 from captioning.data.readers.data_set import BY_MODEL, MALFORMED, SHADOWED, DataSet, Problem
 from captioning.data.readers.fields import shown_names
 from captioning.data.readers.reader import Reader, Row, SplitsAndProblems, read_files
-from captioning.data.readers.rows import has_columns, is_photo_name, read_table
+from captioning.data.readers.rows import JSON_LINES, has_columns, is_photo_name, read_table
 from captioning.data.splits import SPLITS, split_in, split_name
 from captioning.errors import InputError
 from captioning.files import opened, read_text, walk
 
 TABLES = ("captions.csv", "captions.jsonl")
-METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # Hugging Face's imagefolder
 PUBLISHED = (("captions.tsv",), ("captions.txt",), ("results.csv",), ("results_*.token",))
 USUAL = (TABLES, *PUBLISHED, METADATA)
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
+SUFFIXES = (".csv", ".tsv", *JSON_LINES, ".token")
 TEXT_SUFFIXES = (".caption", ".txt")
 
 
@@ -59,7 +60,8 @@ class CaptionTable(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        return root.suffix.lower() in SUFFIXES if root.is_file() else bool(_usual_tables(root))
+        is_table = root.suffix.lower() in SUFFIXES or root.name in METADATA
+        return is_table if root.is_file() else bool(_usual_tables(root))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
@@ -239,6 +241,8 @@ def _other_tables(root: Path) -> list[Path]:
 
 def _names_photos(file: Path) -> bool:
     """Whether the beginning of a file has the columns of a table or the name of a photo."""
+    if file.name in METADATA and file.suffix == PARQUET:
+        return True
     try:
         with opened(file) as content:
             beginning = content.read(65_536).decode(errors="replace").replace("\0", "")
@@ -247,7 +251,22 @@ def _names_photos(file: Path) -> bool:
     if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", beginning):
         return False  # a list of photos, or one photo's captions
     cells = re.split(r'[,;\t|\r\n"]', beginning)
-    return has_columns(cells) or any(map(is_photo_name, cells))
+    key = re.match(r'\s*\{\s*"([^"]+)"\s*:', beginning) if file.suffix.lower() == ".json" else None
+    return (
+        has_columns(cells)
+        or any(map(is_photo_name, cells))
+        or (key is not None and _is_stem(PureWindowsPath(key[1]).name, file.parent))
+    )
+
+
+def _is_stem(name: str, folder: Path) -> bool:
+    """Whether it is the name without suffix of a photo in one of the usual folders."""
+    return any(
+        path.stem == name and path.suffix.lower() in IMAGE_SUFFIXES
+        for photo_folder in dataset_files.photo_folders(folder)
+        if photo_folder.is_dir()
+        for path in photo_folder.iterdir()
+    )
 
 
 def _split_of(path: Path) -> str | None:
