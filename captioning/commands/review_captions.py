@@ -77,6 +77,7 @@ def review(
     Returns:
         A `ReviewedCaption` of each caption shown, with photo, text and review.
     """
+    from captioning.commands.caption_outputs import write_table
     from captioning.evaluation.reviewed_captions import review_captions
 
     records = _records(captions, of, images, caption_column, photo_column, captions_from)
@@ -85,7 +86,7 @@ def review(
     count = len(reviewed)
     reviewed = reviewed[:at_most]
     if csv is not None:
-        _write_table(reviewed, csv)
+        write_table([COLUMNS, *map(_table_row, reviewed)], csv)
     if html is not None:
         shown = reviewed if at_most else reviewed[:MAX_PAGE_CAPTIONS]
         _write_page(captioner, shown, html, count)
@@ -159,25 +160,21 @@ def review_json(caption: "ReviewedCaption") -> str:
     return printable_json(names | caption.review.as_json())
 
 
-def _write_table(captions: "Sequence[ReviewedCaption]", path: Path) -> None:
+def _table_row(caption: "ReviewedCaption") -> tuple[object, ...]:
+    """Return the cells of a caption under `COLUMNS`."""
     from captioning.captioner.calibration import rounded
-    from captioning.commands.caption_outputs import spreadsheet_text, write_table
+    from captioning.commands.caption_outputs import spreadsheet_text
 
-    rows: list[Sequence[object]] = [COLUMNS]
-    for caption in captions:
-        review = caption.review
-        rows.append(
-            (
-                spreadsheet_text(str(caption.photo)),
-                spreadsheet_text(caption.text),
-                rounded(review.right),
-                rounded(review.belongs),
-                " ".join(review.words[place] for place in review.doubtful),
-                " ".join(map("/".join, review.alternatives)),
-                " ".join(review.unknown),
-            )
-        )
-    write_table(rows, path)
+    review = caption.review
+    return (
+        spreadsheet_text(str(caption.photo)),
+        spreadsheet_text(caption.text),
+        rounded(review.right),
+        rounded(review.belongs),
+        " ".join(review.words[place] for place in review.doubtful),
+        " ".join(map("/".join, review.alternatives)),
+        " ".join(review.unknown),
+    )
 
 
 def _write_page(

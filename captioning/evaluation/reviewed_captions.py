@@ -1,15 +1,24 @@
 """Reviews of the captions of a data set, in the order of doubt."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from scipy.special import logit
 
 from captioning.captioner import Captioner
 from captioning.captioner.review import Review
 from captioning.data.records import Record
 from captioning.errors import PhotoError
 from captioning.progress_bar import ProgressBar, say
+
+FENCE = 1.5
+"""Interquartile ranges between the quartiles and the outliers beyond them."""
+
+LEAST_CHANCE = 1e-9
+"""Chances are clipped to [LEAST_CHANCE, 1 - LEAST_CHANCE]."""
 
 
 @dataclass(frozen=True)
@@ -47,3 +56,16 @@ def review_captions(
                 continue
             captions += map(ReviewedCaption, [photo] * len(reviews), texts[photo], reviews)
     return sorted(captions, key=lambda caption: caption.review.right)
+
+
+def outliers(captions: Sequence[ReviewedCaption]) -> list[ReviewedCaption]:
+    """Return the captions that fit their photos far less than most, the least first.
+
+    The log-odds that they belong to their photos are below the lower fence of a box plot (Tukey
+    1977, "Exploratory data analysis").
+    """
+    chances = np.array([caption.review.belongs for caption in captions])
+    log_odds = logit(chances.clip(LEAST_CHANCE, 1 - LEAST_CHANCE))
+    lower, upper = np.quantile(log_odds, [0.25, 0.75])
+    is_outlier = log_odds < lower - FENCE * (upper - lower)
+    return [captions[index] for index in log_odds.argsort() if is_outlier[index]]

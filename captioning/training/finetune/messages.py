@@ -14,6 +14,7 @@ from captioning.evaluation.captions import caption_records
 from captioning.evaluation.manner import Manner
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
+from captioning.evaluation.reviewed_captions import outliers, review_captions
 from captioning.progress_bar import ProgressBar, say
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, cider_report
 from captioning.training.finetune.outcome import UNRELATED_CIDER, Outcome, content_report
@@ -31,6 +32,9 @@ Measured: 0.5 and more of everyday photos with one caption each, 0.03 of drawn s
 
 STARTUP_SECONDS = 10.0
 """Seconds in which a training starts, on one idle core."""
+
+MAX_REVIEWED = 500
+"""Maximum number of training photos whose captions are reviewed."""
 
 READ_PHOTOS = 100
 """Maximum number of training photos from whose captions the manner is read."""
@@ -117,6 +121,19 @@ def caption_with_start(
     content = content_report(train, texts, manner, tokenizer_name).corpus["CIDEr"]
     report = cider_report(start, texts, photos.val, tokenizer_name)
     return StartCaptions(texts, report, manner, content, confidences, seconds)
+
+
+def say_outliers(start: Captioner, photos: Photos, folder: str | Path) -> None:
+    """Say which captions fit their photos far less than others, if there are any."""
+    captions = review_captions(start, photos.train[:MAX_REVIEWED])
+    doubtful_captions = outliers(captions)
+    if doubtful_captions:
+        least = doubtful_captions[0]
+        say(
+            f"{len(doubtful_captions):,} of {len(captions):,} training captions fit their photos "
+            f'far less than the others, such as "{least.text}" of {least.photo.name}; '
+            f"captioning check {folder} --review lists the least fitting"
+        )
 
 
 def say_start(

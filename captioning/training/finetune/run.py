@@ -1,7 +1,7 @@
 """Finetunes a model on a folder of captioned photos: read, plan, fit, choose, calibrate, report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from captioning.evaluation.assessment import assess, good_captions
 from captioning.evaluation.calibration_fit import borrowed_calibration, fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport
 from captioning.evaluation.report import scene_judge
+from captioning.evaluation.review_fit import fit_review
 from captioning.files import made_folder
 from captioning.progress_bar import say
 from captioning.shelf import DEFAULT_MODEL, absolute_address
@@ -25,6 +26,7 @@ from captioning.training.finetune.messages import (
     StartCaptions,
     caption_with_start,
     kept_model,
+    say_outliers,
     say_plan,
     say_result,
     say_start,
@@ -88,6 +90,8 @@ def finetune(
     if photos.train_count < MANNER_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
+    if start_captions.are_related:
+        say_outliers(start, photos, folder)
     finetuning = Finetuning(start, str(model), photos, words, plan, start_captions, run_folder)
     checkpoint = finetuning.train(arguments, continues=continues, overwrite=overwrite)
     if run_folder.is_finished():  # nothing was left to train
@@ -231,18 +235,33 @@ class Finetuning:
     ) -> Calibration | None:
         """Fit the calibration of the chosen captioner on the photos to validate on.
 
-        With one caption per photo it is the start's, if the model keeps what the start knows of
-        such photos. None if the start is the best, which keeps its own, and, with a line, if it is
-        not possible.
+        Its reviews are calibrated as well. None if the start is the best, which keeps its own, and,
+        with a line, if captions have no confidence.
 
         Args:
             choice: what was chosen.
             folder: of the photos.
             rehearsal_folder: of the photos to rehearse; None for none.
         """
-        start, photos, captioner = self.start, self.photos, choice.captioner
-        if captioner is start:
+        if choice.captioner is self.start:
             return None
+        calibration = self._calibrate_confidence(choice.captioner, folder, rehearsal_folder)
+        if calibration is None:
+            return None
+        start = self.start.calibration
+        start_review = None if start is None else start.review
+        review = fit_review(choice.captioner, self.photos.val, start_review)
+        return replace(calibration, review=review)
+
+    def _calibrate_confidence(
+        self, captioner: Captioner, folder: str | Path, rehearsal_folder: str | Path | None
+    ) -> Calibration | None:
+        """Fit the confidence of a captioner, which is not the start.
+
+        With one caption per photo it is the start's, if the model keeps what the start knows of
+        such photos.
+        """
+        start, photos = self.start, self.photos
         try:
             judge = scene_judge(folder, "val") if rehearsal_folder is None else None
             judge = judge or partial(
