@@ -78,7 +78,8 @@ def print_tasks(
 ) -> None:
     """Print how well captions of other photos, and replaced nouns, are told from right ones."""
     captions = [example.captions for example in examples]
-    features = caption_features(captioner, vectors, review.prior, captions)
+    nouns = [example.nouns for example in examples]
+    features = caption_features(captioner, vectors, review.prior, captions, nouns)
     labelled_captions, labelled_nouns = labelled_features(examples, features)
     print(f"{'':30}   AUC      95 % interval  found at 5 %  calibration error")
     print_task(
@@ -87,7 +88,7 @@ def print_tasks(
     blind = {"mean log ratio": -1.0, "mean log probability": 1.0, "bias": 0.0}
     print_task("  blind", labelled_captions, CAPTION_FEATURES, blind)
     print_task("nouns replaced", labelled_nouns, WORD_FEATURES, review.word_weights)
-    blind = {"log probability": 0.0, "log probability without the photo": 1.0, "bias": 0.0}
+    blind = dict.fromkeys((*WORD_FEATURES, "bias"), 0.0) | {WORD_FEATURES[1]: 1.0}
     print_task("  blind", labelled_nouns, WORD_FEATURES, blind)
 
 

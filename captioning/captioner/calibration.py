@@ -49,16 +49,21 @@ LEAST_CHANCE = 1e-4
 """Probabilities are clipped to [LEAST_CHANCE, 1 - LEAST_CHANCE]."""
 
 
-WORD_FEATURES = ("log probability", "log probability without the photo")
+WORD_FEATURES = (
+    "log probability",
+    "log probability without the photo",
+    "log odds against alternatives",
+)
 CAPTION_FEATURES = ("mean log ratio", "mean log probability")
-"""Features of reviews of words and of captions, in nats; the log ratio of a word is its log
+"""Features of reviews of words and of captions, in nats; the log odds against alternatives are
+those of the caption against the same with other words there, and the log ratio of a word is its log
 probability with the photo minus that without."""
 
 BIAS = "bias"
 """The bias of a review's regression, among its weights."""
 
 
-PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.69, -0.42, 1.39), strict=True))
+PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.37, -0.31, 0.33, 1.21), strict=True))
 PHOTO_CAPTION_WEIGHTS = dict(zip((*CAPTION_FEATURES, BIAS), (3.0, 0.43, 1.8), strict=True))
 """The weights of the model that comes with the package, for models without their own."""
 
@@ -134,6 +139,8 @@ class Calibration:
         """Build the calibration of a file; features that the file lacks weigh 0."""
         means, weights = values_by_feature(config["means"]), values_by_feature(config["weights"])
         review = config.get("review")
+        if review and WORD_FEATURES[-1] not in review["word_weights"]:  # of an earlier version
+            review = {**review, "word_weights": PHOTO_WORD_WEIGHTS}
         return cls(
             **{
                 **config,

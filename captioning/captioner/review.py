@@ -1,8 +1,9 @@
 """Reviews of captions: does a photo bear out a caption, and each of its words?
 
-A word is borne out if the model expects it of this photo more than of no photo in particular.
+A word is borne out if the model expects it of this photo more than of no photo in particular, and
+more than the other words that it could be.
 
-Shapes: B images, N captions per image, T words, L regions, A adapted width, S features.
+Shapes: B images, T words, L regions, A adapted width, V vocabulary, S features.
 """
 
 import math
@@ -20,19 +21,15 @@ from captioning.captioner.calibration import (
     ReviewCalibration,
     rounded,
 )
-from captioning.captioner.decoded_batch import encode_batch, token_log_probs
+from captioning.captioner.decoded_batch import encode_batch
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto, photo_batches
-from captioning.data.dataset import pad_captions
+from captioning.captioner.review_features import ReviewFeatures, content_alternatives
 from captioning.data.preprocessing import Photo, Preprocessing
 from captioning.data.tokenizers import tokenizer
 from captioning.data.tokens import FUNCTION_WORDS
-from captioning.data.vocabulary import EOS, PAD, UNK, Vocabulary
+from captioning.data.vocabulary import UNK, Vocabulary
 from captioning.errors import InputError, PhotoError, raise_errors
-from captioning.search.search import generable_log_probs
-
-ALTERNATIVES = 3
-"""Alternatives to each doubtful word."""
 
 PRIOR_PHOTOS = 24
 """Photos whose mean is the prior of a model without a calibration of reviews."""
@@ -79,59 +76,6 @@ class Review:
             "unknown": list(self.unknown),
             "words": words,
         }
-
-
-@dataclass(frozen=True)
-class ReviewFeatures:
-    """Captions of a batch of photos, and the features of their reviews.
-
-    Attributes:
-        tokens: the captions, up to EOS and then PAD.
-        logits: the logits before each token, given the photo.
-        words: `WORD_FEATURES` of each token; 0 for tokens that the model does not know.
-        captions: `CAPTION_FEATURES` of each caption.
-    """
-
-    tokens: Int[Tensor, "B N T"]
-    logits: Float[Tensor, "B N T V"]
-    words: Float[Tensor, "B N T S"]
-    captions: Float[Tensor, "B N S"]
-
-    @classmethod
-    @torch.no_grad()
-    def of(
-        cls,
-        network: InferenceNetwork,
-        vocabulary: Vocabulary,
-        prior: Sequence[float],
-        vectors: Float[Tensor, "B L A"],
-        captions: Sequence[Sequence[Sequence[str]]],
-    ) -> "ReviewFeatures":
-        """Compute the features.
-
-        Args:
-            network: the model.
-            vocabulary: its words.
-            prior: `ReviewCalibration.prior`.
-            vectors: the adapted annotation vectors of the photos.
-            captions: the words of each caption of each photo.
-        """
-        ids = [
-            [torch.tensor(vocabulary.ids(words)[1:]) for words in photo_captions]
-            for photo_captions in captions
-        ]
-        tokens = pad_captions(ids).to(network.device)
-        logits, _ = network.teacher_forcing(network.remember(vectors), tokens)
-        rows = tokens.flatten(0, 1)[None]  # without photos, all are captions of one image
-        prior_memory = network.remember(vectors.new_tensor(prior)[None, None])
-        blind_logits, _ = network.teacher_forcing(prior_memory, rows)
-        blind_log_probs = token_log_probs(blind_logits, rows).view(tokens.shape)
-        is_known = (tokens != PAD) & (tokens != UNK)
-        words = torch.stack([token_log_probs(logits, tokens), blind_log_probs], dim=3)
-        words = words.masked_fill(~is_known[..., None], 0.0)
-        means = words.sum(dim=2) / is_known.sum(dim=2).clamp(min=1)[..., None]
-        features = torch.stack([means[..., 0] - means[..., 1], means[..., 0]], dim=2)
-        return cls(tokens, logits, words, features)
 
 
 @torch.no_grad()
@@ -198,6 +142,7 @@ class Reviewer:
         reviews = iter(self.review_vectors(vectors, captions))
         return [photo if isinstance(photo, PhotoError) else next(reviews) for photo in photos]
 
+    @torch.no_grad()
     def review_vectors(
         self, vectors: Float[Tensor, "B L A"], texts: Sequence[Sequence[str]]
     ) -> list[list[Review]]:
@@ -212,8 +157,14 @@ class Reviewer:
         if not all(caption_words for captions in words for caption_words in captions):
             raise InputError("a caption has no words; leave it out")
         calibration = self.calibration
+        places = [
+            (image, rank, place)
+            for image, captions in enumerate(words)
+            for rank, caption in enumerate(captions)
+            for place in self._judged(caption)
+        ]
         features = ReviewFeatures.of(
-            self.network, self.vocabulary, calibration.prior, vectors, words
+            self.network, self.vocabulary, calibration.prior, vectors, words, places
         )
         word_logits = _regression(features.words, WORD_FEATURES, calibration.word_weights)
         caption_logits = _regression(
@@ -233,6 +184,15 @@ class Reviewer:
                 reviews[-1].append(review)
         return reviews
 
+    def _judged(self, words: Sequence[str]) -> list[int]:
+        """Return the places of words that are judged."""
+        ids = self.vocabulary.ids(words)[1:-1]
+        return [
+            place
+            for place, (word, token) in enumerate(zip(words, ids, strict=True))
+            if token != UNK and word not in FUNCTION_WORDS
+        ]
+
     def _review(
         self,
         words: Sequence[str],
@@ -250,34 +210,21 @@ class Reviewer:
             word_logits: log-odds that words are borne out, where half of them are.
             caption_logit: log-odds that the caption belongs to its photo, where half of them do.
         """
-        is_unknown = [token == UNK for token in tokens[: len(words)].tolist()]
-        judged = [
-            place
-            for place, word in enumerate(words)
-            if not is_unknown[place] and word not in FUNCTION_WORDS
-        ]
+        ids, judged = self.vocabulary.ids(words)[1:-1], self._judged(words)
         wrong_words = self.wrong_share / max(len(judged), 1)
         chances: list[float | None] = [None] * len(words)
         for place in judged:
             chances[place] = _chance(float(word_logits[place]), wrong_words)
         doubtful = [place for place in judged if (chances[place] or 0.0) < self.doubt]
+        substitutes = content_alternatives(logits[doubtful], tokens[doubtful], self.vocabulary)
         return Review(
             words=tuple(self.vocabulary.spellings.get(word, word) for word in words),
             chances=tuple(chances),
-            unknown=tuple(word for word, unknown in zip(words, is_unknown, strict=True) if unknown),
+            unknown=tuple(word for word, token in zip(words, ids, strict=True) if token == UNK),
             doubtful=tuple(doubtful),
             belongs=_chance(caption_logit, self.wrong_share),
-            alternatives=self._alternatives(logits[doubtful], tokens[doubtful]),
+            alternatives=tuple(map(self.vocabulary.spelt, substitutes.tolist())),
         )
-
-    def _alternatives(
-        self, logits: Float[Tensor, "n V"], tokens: Int[Tensor, " n"]
-    ) -> tuple[tuple[str, ...], ...]:
-        """Return the words that the model would rather say than each token."""
-        log_probs = generable_log_probs(logits).scatter_(1, tokens[:, None], float("-inf"))
-        log_probs[:, EOS] = float("-inf")
-        count = min(ALTERNATIVES, len(self.vocabulary.words) - 1)
-        return tuple(map(self.vocabulary.spelt, log_probs.topk(count, dim=1).indices.tolist()))
 
 
 def _regression(

@@ -59,6 +59,13 @@ class Example:
         wrong_captions = [] if self.wrong_noun is None else [self.wrong_noun.caption]
         return [self.caption, self.other_caption, *wrong_captions]
 
+    @property
+    def nouns(self) -> list[tuple[int, int]]:
+        """The number in `captions`, and the place, of the true noun and of the wrong one."""
+        if self.wrong_noun is None:
+            return []
+        return [(0, self.wrong_noun.true_place), (2, self.wrong_noun.place)]
+
 
 class NounSwaps:
     """Replaces nouns of captions by others of their kind, which no caption of the photo has.

@@ -141,6 +141,7 @@ def caption_features(
     vectors: Float[Tensor, "n L A"],
     prior: Sequence[float],
     captions: Sequence[Sequence[Sequence[str]]],
+    places: Sequence[Sequence[tuple[int, int]]] | None = None,
 ) -> list[list[CaptionFeatures]]:
     """Compute the features of each caption of photos.
 
@@ -149,13 +150,19 @@ def caption_features(
         vectors: `memory_vectors` of the photos.
         prior: `ReviewCalibration.prior`.
         captions: the words of each caption of each photo.
+        places: of each photo the caption and the place of each word to judge; None for none.
     """
     features: list[list[CaptionFeatures]] = []
     for start in range(0, len(captions), BATCH_SIZE):
         batch = captions[start : start + BATCH_SIZE]
         batch_vectors = vectors[start : start + BATCH_SIZE]
+        batch_places = [
+            (image, rank, place)
+            for image, photo_places in enumerate((places or [])[start : start + BATCH_SIZE])
+            for rank, place in photo_places
+        ]
         batch_features = ReviewFeatures.of(
-            captioner.network, captioner.vocabulary, prior, batch_vectors, batch
+            captioner.network, captioner.vocabulary, prior, batch_vectors, batch, batch_places
         )
         words, whole = batch_features.words.cpu().numpy(), batch_features.captions.cpu().numpy()
         for image, photo_captions in enumerate(batch):
@@ -218,8 +225,9 @@ def fit_review(
     vectors = memory_vectors(captioner, photos, len(examples))
     prior = [rounded(number) for number in vectors.mean(dim=(0, 1)).tolist()]
     captions = [example.captions for example in examples]
+    nouns = [example.nouns for example in examples]
     labelled_captions, labelled_nouns = labelled_features(
-        examples, caption_features(captioner, vectors, prior, captions)
+        examples, caption_features(captioner, vectors, prior, captions, nouns)
     )
     start = start or ReviewCalibration(prior)
     word_weights = start.word_weights

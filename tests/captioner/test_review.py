@@ -1,9 +1,11 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from captioning.captioner import Caption, Captioner, load
 from captioning.captioner.calibration import (
@@ -14,6 +16,8 @@ from captioning.captioner.calibration import (
     ReviewCalibration,
 )
 from captioning.captioner.review import Review
+from captioning.captioner.review_features import ALTERNATIVES
+from captioning.data.tokens import FUNCTION_WORDS
 from captioning.errors import InputError, PhotoError
 from captioning.search.search import generable_log_probs
 from tests.captioner.test_captioner import PHOTOS
@@ -31,7 +35,7 @@ def reviewer(captioner: Captioner) -> Captioner:
     captioner.calibration = Calibration.from_config(
         {"temperature": 1.0, "means": zeros, "weights": zeros, "bias": 0.0}
     )
-    word_weights = dict(zip((*WORD_FEATURES, BIAS), (0.1, -0.05, 0.5), strict=True))
+    word_weights = dict(zip((*WORD_FEATURES, BIAS), (0.1, -0.05, 0.2, 0.5), strict=True))
     caption_weights = dict(zip((*CAPTION_FEATURES, BIAS), (0.1, 0.02, 0.3), strict=True))
     review = ReviewCalibration(prior, word_weights, caption_weights)
     captioner.calibration = replace(captioner.calibration, review=review)
@@ -56,6 +60,26 @@ def test_captions_of_a_batch_are_reviewed_as_one_by_one(reviewer: Captioner) -> 
 
 
 @torch.no_grad()
+def swap_by_hand(captioner: Captioner, photo: Any, words: list[str], place: int) -> Tensor:
+    """The log-odds of a caption against those with the likeliest other content words there."""
+    pixels = captioner.preprocessing(photo).pixels[None]
+    vectors = captioner.model.adapter(captioner.model.encode(pixels))
+    vocabulary = captioner.vocabulary
+    content_words = [word for word in vocabulary.words if word not in FUNCTION_WORDS]
+    log_probs, place_log_probs = {}, {}
+    for word in content_words:
+        ids = torch.tensor([[vocabulary.ids([*words[:place], word, *words[place + 1 :]])]])
+        logits, _ = captioner.model.decoder(vectors, ids[..., :-1])
+        token_log_probs = generable_log_probs(logits).gather(3, ids[..., 1:, None])[0, 0, :, 0]
+        log_probs[word], place_log_probs[word] = token_log_probs.sum(), token_log_probs[place]
+    caption = log_probs.pop(words[place])
+    likeliest = sorted(log_probs, key=lambda word: place_log_probs[word], reverse=True)
+    return caption - torch.stack([log_probs[word] for word in likeliest[:ALTERNATIVES]]).logsumexp(
+        0
+    )
+
+
+@torch.no_grad()
 def test_a_chance_follows_from_the_probabilities_with_and_without_the_photo(
     reviewer: Captioner,
 ) -> None:
@@ -72,9 +96,12 @@ def test_a_chance_follows_from_the_probabilities_with_and_without_the_photo(
         log_probs.append(generable_log_probs(logits).gather(3, ids[..., 1:, None])[0, 0, :, 0])
     seen, blind = log_probs
     weights = calibration.word_weights
-    logits = weights[WORD_FEATURES[0]] * seen + weights[WORD_FEATURES[1]] * blind + weights[BIAS]
-    expected = (logits + math.log(3)).sigmoid()  # of two words, one is wrong in half the captions
-    assert review.chances == pytest.approx(expected[:2].tolist(), rel=1e-3)
+    odds = math.log(3)  # of two words, one is wrong in half the captions
+    for place, chance in enumerate(review.chances):
+        swap = swap_by_hand(reviewer, PHOTOS[0], text.split(), place)
+        features = zip(WORD_FEATURES, (seen[place], blind[place], swap), strict=True)
+        log_odds = weights[BIAS] + sum(weights[name] * value for name, value in features)
+        assert chance == pytest.approx(float((log_odds + odds).sigmoid()), rel=1e-3)
     weights, ratio = calibration.caption_weights, (seen - blind).mean()
     logit = weights[CAPTION_FEATURES[0]] * ratio + weights[CAPTION_FEATURES[1]] * seen.mean()
     assert review.belongs == pytest.approx(float((logit + weights[BIAS]).sigmoid()), rel=1e-3)

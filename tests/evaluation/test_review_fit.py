@@ -52,12 +52,12 @@ def test_separation_counts_pairs_and_what_lies_below_nearly_all_right_ones() -> 
 
 def test_the_fit_finds_the_weights_of_many_examples() -> None:
     draw = np.random.default_rng(0)
-    features = draw.normal(size=(40_000, 2)) * 2.0 + (-1.0, 1.0)
-    is_positive = draw.random(40_000) < expit(features @ (0.8, -0.6) + 1.0)
+    features = draw.normal(size=(40_000, 3)) * 2.0 + (-1.0, 1.0, 0.0)
+    is_positive = draw.random(40_000) < expit(features @ (0.8, -0.6, 0.3) + 1.0)
     count = min(is_positive.sum(), (~is_positive).sum())
     labelled = LabelledFeatures(features[is_positive][:count], features[~is_positive][:count])
     weights = labelled.fit(WORD_FEATURES, dict.fromkeys((*WORD_FEATURES, BIAS), 0.0))
-    assert [weights[name] for name in WORD_FEATURES] == pytest.approx([0.8, -0.6], abs=0.06)
+    assert [weights[name] for name in WORD_FEATURES] == pytest.approx([0.8, -0.6, 0.3], abs=0.06)
 
 
 @pytest.mark.integration
