@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ ALTERNATIVES = (
     '<dc:description><rdf:Alt><rdf:li xml:lang="{}">{}</rdf:li></rdf:Alt></dc:description>'
 )
 
-BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in ["ab", "bc", "cd", "de", "ef", "fg"])
+BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in pairwise("abcdefg"))
 BOMB = f'<!DOCTYPE x [<!ENTITY a "ha">{BOMB}]>'
 
 

@@ -109,9 +109,11 @@ def test_a_raw_file_beside_a_photo_of_its_name_is_that_photo(tmp_path: Path) -> 
     touch(tmp_path, "3.nef", "4.arw", "more/4.jpg")
     photos = [tmp_path / name for name in ("2.HEIC", "2.jpg", "3.nef", "4.arw", "IMG_1.JPG")]
     assert list(find_photos([tmp_path])) == [*photos, tmp_path / "more/4.jpg"]
-    texts = {photo.name: text and text.name for photo, text in _photos_with_texts(tmp_path)}
-    assert texts == dict.fromkeys(["3.nef", "4.arw", "4.jpg", "2.jpg"]) | {
-        **{"2.HEIC": "2.HEIC.txt", "IMG_1.JPG": "IMG_1.txt"}
+    texts = {
+        photo.name: [path.name for path in paths] for photo, paths in _photos_with_texts(tmp_path)
+    }
+    assert texts == {"2.HEIC": ["2.HEIC.txt"], "IMG_1.JPG": ["IMG_1.txt"]} | {
+        name: [] for name in ("3.nef", "4.arw", "4.jpg", "2.jpg")
     }
 
 
