@@ -7,6 +7,7 @@ Neither fits a description that somebody has changed: that is people's.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,19 @@ NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "dc": "http://purl.org/dc/elements/1.1/",
     "photoshop": "http://ns.adobe.com/photoshop/1.0/",
+    "lr": "http://ns.adobe.com/lightroom/1.0/",
     "captioning": "urn:captioning:xmp/1.0/",
 }
-RDF, DC, PHOTOSHOP, OURS = (f"{{{address}}}" for address in NAMESPACES.values())
+RDF, DC, PHOTOSHOP, LIGHTROOM, OURS = (f"{{{address}}}" for address in NAMESPACES.values())
 NODE, ITEM = f"{RDF}Description", f"{RDF}li"
 LANGUAGE, DEFAULT_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang", "x-default"
 
 DESCRIPTION, KEYWORDS, WRITER = f"{DC}description", f"{DC}subject", f"{PHOTOSHOP}CaptionWriter"
+HIERARCHICAL_KEYWORDS = f"{LIGHTROOM}hierarchicalSubject"
+DIGIKAM_TAGS = "{http://www.digikam.org/ns/1.0/}TagsList"
+KEYWORD_LISTS = (KEYWORDS, HIERARCHICAL_KEYWORDS, DIGIKAM_TAGS)
+"""Lists of keywords. Programs read one of them, the last that they know of a photo's."""
+
 OUR_CAPTION, OUR_KEYWORDS = f"{OURS}GeneratedCaption", f"{OURS}GeneratedKeywords"
 OUR_MODEL, OUR_CONFIDENCE = f"{OURS}GeneratedBy", f"{OURS}GeneratedConfidence"
 WRITER_NAME = "captioning"
@@ -105,16 +112,13 @@ class Xmp:
         self, caption: str, keywords: Iterable[str], model: str, confidence: float | None
     ) -> None:
         """Add a caption of a model, as description if there is none, and keywords."""
-        present = {keyword.casefold() for keyword in self._values(KEYWORDS)}
-        keywords = [keyword for keyword in keywords if keyword.casefold() not in present]
         caption = printable(caption)
         if not self.description:
             self.describe(caption)
             if not self._values(WRITER):
                 self._add(WRITER, [f"{WRITER_NAME} {model} {_signature(caption)}"])
-        self._add(KEYWORDS, keywords, "Bag")
         self._add(OUR_CAPTION, [caption])
-        self._add(OUR_KEYWORDS, keywords, "Bag")
+        self._add(OUR_KEYWORDS, self._add_keywords(keywords), "Bag")
         self._add(OUR_MODEL, [model])
         if confidence is not None:
             self._add(OUR_CONFIDENCE, [f"{confidence:.4g}"])
@@ -123,7 +127,8 @@ class Xmp:
         """Remove what `add_caption` added; returns whether there was something."""
         keywords = self._values(OUR_KEYWORDS)
         items = [item for item in self._items(DESCRIPTION) if self.is_ours(item.text)]
-        items += [item for item in self._items(KEYWORDS) if item.text in keywords]
+        for name in KEYWORD_LISTS:
+            items += [item for item in self._items(name) if item.text in keywords]
         is_marked = bool(items or self._values(OUR_CAPTION))
         for item in items:
             self._prune(item)
@@ -131,6 +136,20 @@ class Xmp:
             self._remove(WRITER)
         self._remove(OURS)
         return is_marked
+
+    def _add_keywords(self, keywords: Iterable[str]) -> list[str]:
+        """Add the keywords that no list has, and return them."""
+        present: set[str] = set()
+        for name in KEYWORD_LISTS:
+            present |= {re.split("[|/]", path)[-1].casefold() for path in self._values(name)}
+        added = [keyword for keyword in keywords if keyword.casefold() not in present]
+        if added:
+            self._add(KEYWORDS, added, "Bag")
+            is_new = not self._values(HIERARCHICAL_KEYWORDS)  # and would hide other keywords
+            self._add(HIERARCHICAL_KEYWORDS, self._values(KEYWORDS) if is_new else added, "Bag")
+            if self._values(DIGIKAM_TAGS):
+                self._add(DIGIKAM_TAGS, added, "Seq")
+        return added
 
     def _items(self, name: str) -> list[Any]:
         """The items of a property that is a list."""

@@ -15,7 +15,7 @@ from PIL import ExifTags, Image, PngImagePlugin
 from captioning.data.descriptions import Descriptions, sidecar_of
 from captioning.data.readers import reader_for
 from captioning.data.readers.data_set import BY_MODEL, MALFORMED, UNCAPTIONED
-from captioning.data.xmp import MAX_BYTES, Xmp
+from captioning.data.xmp import MAX_BYTES, NAMESPACES, Xmp
 from captioning.errors import InputError
 from tests.conftest import draw_photos
 
@@ -51,7 +51,9 @@ def canonical(xmp: Xmp) -> str:
 
 
 def test_a_caption_is_added_replaced_and_removed_and_all_else_stays() -> None:
-    xmp = people()
+    hierarchy = "<rdf:Bag><rdf:li>Pets|Rex</rdf:li></rdf:Bag></lr:hierarchicalSubject>"
+    hierarchy = f'<lr:hierarchicalSubject xmlns:lr="{NAMESPACES["lr"]}">{hierarchy}'
+    xmp = people("", hierarchy)
     before = canonical(xmp)
     xmp.add_caption("a dog on a beach", ["beach", "dog"], "photos", 0.71234)
     assert xmp.description == "a dog on a beach"
@@ -59,8 +61,8 @@ def test_a_caption_is_added_replaced_and_removed_and_all_else_stays() -> None:
     xmp = Xmp(xmp.content, SIDECAR)
     assert xmp.remove_caption()
     xmp.add_caption("a cat", ["cat"], "photos", None)
-    content = xmp.content.decode()
-    assert re.findall(">(.*)</rdf:li>", content) == ["Ferien", "Rex", "Dog", "cat", "a cat", "cat"]
+    words = re.findall(">(.*)</rdf:li>", xmp.content.decode())
+    assert words == ["Ferien", "Rex", "Dog", "cat", "Pets|Rex", "cat", "a cat", "cat"]
     xmp = Xmp(xmp.content, SIDECAR)
     assert xmp.remove_caption()
     assert canonical(xmp) == before
@@ -202,7 +204,8 @@ def test_exiftool_and_exiv2_read_and_rewrite_a_sidecar(tmp_path: Path) -> None:
     xmp.add_caption("a dog on a beach", ["beach"], "photos", 0.71234)
     sidecar.write_bytes(xmp.content)
     expected = {"dc:Title": "Ferien", "xmp:Rating": 4, "dc:Subject": ["Rex", "Dog", "beach"]}
-    expected["dc:Description"] = "a dog on a beach"
+    expected |= {"dc:Description": "a dog on a beach"}
+    expected["lr:HierarchicalSubject"] = expected["dc:Subject"]  # which Immich reads
     assert expected.items() <= tags(sidecar).items()
     assert 'lang="x-default" a dog on a beach' in run("exiv2", "-px", sidecar)
     for command in (
