@@ -22,6 +22,7 @@ from captioning.serving.answer import (
 from captioning.serving.decoding import Decoders
 from captioning.serving.form import CaptionForm, ReviewForm
 from captioning.serving.protection import ERRORS, MEANINGS, Limits, answer_to_error
+from captioning.serving.protocols import protocols
 from captioning.serving.service import CaptionService
 from captioning.viewing.html_document import html_document
 from captioning.web.page import STYLES, page
@@ -96,6 +97,7 @@ def application(
     app.post("/caption", response_model=Answer | Answers, responses=responses)(service.caption)
     reviews: Any = ReviewAnswer | ReviewAnswers
     app.post("/review", response_model=reviews, responses=refused)(service.review)
+    app.include_router(protocols(service, name))
     return app
 
 

@@ -134,6 +134,7 @@ class Protection:
             return
         content_length = Headers(scope=scope).get("content-length", "")
         size, limit, is_complete = 0, self.limits.bytes, False
+        path = scope["path"]
 
         async def receive_counted() -> Message:
             nonlocal size, is_complete
@@ -156,29 +157,30 @@ class Protection:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        answer = self._refused(Headers(scope=scope), scope["method"]) or self.app
+        answer = self._refused(Headers(scope=scope), scope["method"], path) or self.app
         try:
             async with asyncio.timeout(self.limits.seconds):
                 await answer(scope, receive_counted, send_with_headers)
         except TimeoutError:
             late = f"within the {self.limits.seconds:g} seconds that a request may take"
             if is_complete:
-                answer = refusal(504, f"no captions {late}; try again later or ask for fewer")
+                answer = refusal(path, 504, f"no captions {late}; try again later or ask for fewer")
             else:
-                answer = refusal(408, f"the photo did not arrive {late}; send a smaller one")
+                answer = refusal(path, 408, f"the photo did not arrive {late}; send a smaller one")
             await answer(scope, receive, send_with_headers)
         finally:
             self._held_bytes -= size
 
-    def _refused(self, headers: Headers, method: str) -> ASGIApp | None:
+    def _refused(self, headers: Headers, method: str, path: str) -> ASGIApp | None:
         """The answer to a request for another host, or from a page of another site."""
         hosts = headers.getlist("host")
         name = _name(hosts[0]) if len(hosts) == 1 else None
         if name is None:
-            return refusal(400, "the Host header is missing or malformed; send this server's name")
+            sentence = "the Host header is missing or malformed; send this server's name"
+            return refusal(path, 400, sentence)
         if name not in self.hosts:
             sentence = f"this server is not {name}; if it should be, start it with --allow-host"
-            return refusal(421, sentence)
+            return refusal(path, 421, sentence)
         # Browsers say whose page sends, in this header or, where it is not encrypted, in Origin.
         is_same_site = headers.get("sec-fetch-site") in ("same-origin", "none")
         if "sec-fetch-site" not in headers:
@@ -186,33 +188,40 @@ class Protection:
             is_same_site = authority == hosts[0].lower() or _name(authority) in self.hosts.trusted
         if is_same_site or method in SAFE_METHODS:
             return None
-        return refusal(403, "pages of other sites may not send photos; open this server's own page")
+        sentence = "pages of other sites may not send photos; open this server's own page"
+        return refusal(path, 403, sentence)
 
 
-def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def refusal(
+    path: str, status: int, sentence: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     """The response to a refused request: one sentence that says what is wrong."""
     sentence = sentence.encode("utf-8", "backslashreplace").decode()  # it may quote the request
-    return JSONResponse({"error": sentence}, status, headers)
+    error: str | dict[str, str] = sentence
+    if "/v1/" in path:  # as clients of OpenAI's protocol read it
+        error = {"message": sentence, "type": "invalid_request_error"}
+    return JSONResponse({"error": error}, status, headers)
 
 
 async def answer_to_error(request: Request, error: Exception) -> Response:
     """The response to a request that has raised an error of `ERRORS`."""
+    path = request.url.path
     match error:
         case StarletteHTTPException():
-            return refusal(error.status_code, error.detail, error.headers)
+            return refusal(path, error.status_code, error.detail, error.headers)
         case RequestValidationError():
             lines = []
             for details in error.errors():  # a photo's number follows its field
                 [*_, field] = (part for part in details["loc"] if isinstance(part, str))
                 lines.append(f"{field}: {details['msg']}")
-            return refusal(422, f"{'; '.join(lines)}; see /docs for the fields")
+            return refusal(path, 422, f"{'; '.join(lines)}; see /docs for the fields")
         case InputError():
             statuses = {MapError: 422, PhotoSizeError: 413}
-            return refusal(statuses.get(type(error), 415), str(error))
+            return refusal(path, statuses.get(type(error), 415), str(error))
         case ClientDisconnect():
             return Response(status_code=499)  # as nginx logs it; no client receives it
         case _:
-            return refusal(500, "the server failed; its log says more")
+            return refusal(path, 500, "the server failed; its log says more")
 
 
 ERRORS = StarletteHTTPException, RequestValidationError, InputError, ClientDisconnect, Exception

@@ -1,6 +1,7 @@
 """Answers requests for captions: decodes the photos, batches them, and captions each batch."""
 
 import asyncio
+import io
 from collections.abc import Coroutine, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -62,6 +63,20 @@ class CaptionService:
         Several photos are answered as for captions.
         """
         return await self._respond(request, form)
+
+    async def caption_photo(self, request: Request, photo: bytes) -> Caption:
+        """The caption of a photo, by the model's own search."""
+        client = request.client.host if request.client else ""
+        settings = Settings(self.captioner.search, captions=1, view=False, maps=(), text=None)
+
+        async def answer() -> Caption:
+            upload = UploadFile(io.BytesIO(photo))
+            view, _ = await self.decoders.decode(upload, self.captioner.preprocessing, 0, client)
+            [caption] = await self.batcher.captions(view, settings, client)
+            return caption
+
+        with self.batcher.places(1, client):
+            return await _unless_gone(request, answer())
 
     async def _respond(self, request: Request, form: CaptionForm | ReviewForm) -> JSONResponse:
         settings = await asyncio.to_thread(form.settings, self.captioner, self.maps)

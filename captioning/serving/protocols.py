@@ -1,0 +1,229 @@
+"""The protocols of OpenAI and of Ollama, by which programs ask a model about a picture.
+
+No prompt is understood: the answer is the caption, keywords if the prompt has that word, and JSON
+if the request asks for it. Addresses of pictures are never fetched.
+"""
+
+import binascii
+import json
+import re
+import time
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import uuid4
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from captioning.captioner import Caption
+from captioning.captioner.calibration import rounded
+from captioning.serving.service import CaptionService
+
+ASKS_KEYWORDS = re.compile(r"\b(keyword|label|tag)s?\b", re.IGNORECASE)
+LEAST_CHANCE = 0.5  # of a keyword that is given without its chance
+LONGEST_PROMPT = 100_000  # characters
+MOST_MESSAGES = 1000
+
+
+class Address(BaseModel):
+    """The address of a picture, in OpenAI's protocol."""
+
+    url: str
+
+
+class Part(BaseModel):
+    """A part of a message, in OpenAI's protocol."""
+
+    text: str = Field("", max_length=LONGEST_PROMPT)
+    image_url: Address | None = None
+
+
+class Message(BaseModel):
+    """A message: pictures are among its parts in OpenAI's protocol, beside them in Ollama's."""
+
+    role: str = "user"
+    content: list[Part] = Field([], max_length=MOST_MESSAGES)
+    images: list[str] | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def parts(cls, content: Any) -> Any:
+        return [{"text": content}] if isinstance(content, str) else content or []
+
+    @property
+    def pictures(self) -> list[str]:
+        addresses = [part.image_url.url for part in self.content if part.image_url]
+        return addresses + (self.images or [])
+
+
+class Schema(BaseModel):
+    """The JSON schema that an answer is to have."""
+
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+
+
+class NamedSchema(BaseModel):
+    """A schema in OpenAI's protocol."""
+
+    content: Schema = Field(Schema(), alias="schema")
+
+
+class ResponseFormat(BaseModel):
+    """The format of an answer in OpenAI's protocol."""
+
+    type: str
+    json_schema: NamedSchema | None = None
+
+
+class Question(BaseModel):
+    """A request: chats of both protocols have messages, other requests of Ollama's a prompt."""
+
+    messages: list[Message] = Field([], max_length=MOST_MESSAGES)
+    prompt: str = Field("", max_length=LONGEST_PROMPT)
+    images: list[str] | None = None
+    stream: bool | None = None
+    format: Schema | Literal["json", ""] | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def pictures(self) -> list[str]:
+        """Those of the last message that has any."""
+        return next(
+            (message.pictures for message in reversed(self.messages) if message.pictures),
+            self.images or [],
+        )
+
+    @property
+    def asks_keywords(self) -> bool:
+        texts = [self.prompt]
+        for message in self.messages:
+            if message.role == "user":
+                texts += [part.text for part in message.content]
+        return any(map(ASKS_KEYWORDS.search, texts))
+
+    @property
+    def json_schema(self) -> Schema | None:
+        """The schema of the JSON that is asked for; without properties if it may be any."""
+        response_format = self.response_format
+        if response_format and response_format.type.startswith("json"):
+            return response_format.json_schema.content if response_format.json_schema else Schema()
+        return Schema() if self.format == "json" else self.format or None
+
+
+async def question_of(request: Request) -> Question:
+    """The question of a request, whatever it says of its content's type, as curl says a form."""
+    try:
+        return Question.model_validate_json(await request.body())
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "the request"
+        raise HTTPException(422, f"{place}: {problem['msg']}") from None
+
+
+def picture_of(question: Question) -> bytes:
+    """The picture of a question, which its base64 holds; raises HTTPException if there is none."""
+    if len(question.pictures) != 1:
+        count = len(question.pictures) or "no"
+        raise HTTPException(422, f"{count} pictures; send one, in base64 or as a data URL")
+    head, _, data = question.pictures[0].rpartition(",")
+    if (head and not head.endswith(";base64")) or "://" in data[:20]:
+        raise HTTPException(
+            422, "addresses are never fetched; send the picture as a data URL in base64"
+        )
+    try:
+        return binascii.a2b_base64(data)
+    except ValueError as error:
+        raise HTTPException(422, f"the picture is not base64 ({error})") from None
+
+
+def answer_text(caption: Caption, question: Question) -> str:
+    """What the model says; raises HTTPException if it cannot give what is asked for."""
+    schema, keywords = question.json_schema, caption.keywords
+    likely = [word for word, chance in keywords.items() if chance >= LEAST_CHANCE]
+    if schema is None and not question.asks_keywords:
+        return caption.sentence
+    if not caption.named and question.asks_keywords:
+        raise HTTPException(
+            422, "this model is not calibrated for keywords; see captioning calibrate"
+        )
+    if schema is None:
+        return ", ".join(likely)
+    fields: dict[str, Any] = {"caption": caption.sentence, "description": caption.sentence}
+    if caption.confidence is not None:
+        fields["confidence"] = rounded(caption.confidence)
+    if caption.named:
+        labels = [
+            {"name": word, "confidence": rounded(chance), "topicality": rounded(chance)}
+            for word, chance in keywords.items()
+        ]
+        fields |= {"keywords": likely, "tags": likely, "labels": labels}
+    missing = [name for name in schema.required if name not in fields]
+    if missing:
+        raise HTTPException(422, f"no {missing[0]}: this model's JSON has {', '.join(fields)}")
+    names = schema.properties or [name for name in fields if name not in ("description", "tags")]
+    return json.dumps({name: fields[name] for name in names if name in fields})
+
+
+def protocols(service: CaptionService, name: str) -> APIRouter:
+    """The addresses of both protocols, for a model of this name."""
+    router = APIRouter(include_in_schema=False)
+    started = datetime.now(UTC)
+
+    async def answer(request: Request) -> tuple[Question, str]:
+        question = await question_of(request)
+        caption = await service.caption_photo(request, picture_of(question))
+        return question, answer_text(caption, question)
+
+    @router.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        created = int(started.timestamp())
+        model = {"id": name, "object": "model", "created": created, "owned_by": "captioning"}
+        return {"object": "list", "data": [model]}
+
+    @router.post("/v1/chat/completions")
+    async def completions(request: Request) -> Response:
+        question, text = await answer(request)
+        message = {"role": "assistant", "content": text}
+        content = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": name}
+        if not question.stream:
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            usage = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)
+            content |= {"object": "chat.completion", "choices": [choice], "usage": usage}
+            return JSONResponse(content)
+        events = []
+        for delta, reason in ((message, None), ({}, "stop")):
+            choice = {"index": 0, "delta": delta, "finish_reason": reason}
+            event = content | {"object": "chat.completion.chunk", "choices": [choice]}
+            events.append(f"data: {json.dumps(event)}\n\n")
+        return Response("".join([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+
+    @router.get("/api/tags")
+    async def tags() -> dict[str, Any]:
+        model = {"name": name, "model": name, "modified_at": started.isoformat(), "digest": ""}
+        return {"models": [model | {"size": 0, "details": {"family": "captioning"}}]}
+
+    def lines(question: Question, key: str, texts: list[Any]) -> Response:
+        """Ollama's answer: whole unless a stream, which is the default, is declined."""
+        content = {"model": name, "created_at": datetime.now(UTC).isoformat()}
+        last = {"done": True, "done_reason": "stop"}
+        if question.stream is False:
+            return JSONResponse(content | {key: texts[0]} | last)
+        parts = [content | {key: texts[0], "done": False}, content | {key: texts[1]} | last]
+        stream = "".join(f"{json.dumps(part)}\n" for part in parts)
+        return Response(stream, media_type="application/x-ndjson")
+
+    @router.post("/api/generate")
+    async def generate(request: Request) -> Response:
+        question, text = await answer(request)
+        return lines(question, "response", [text, ""])
+
+    @router.post("/api/chat")
+    async def chat(request: Request) -> Response:
+        question, text = await answer(request)
+        return lines(
+            question, "message", [{"role": "assistant", "content": part} for part in (text, "")]
+        )
+
+    return router
