@@ -90,3 +90,5 @@ def test_the_proxy_passes_photos_on_and_limits_strangers(
     statuses = [proxied.post("/caption", files={"photo": photo}).status_code for _ in range(60)]
     assert statuses[0] == 200
     assert 429 in statuses
+    for path in ("/review", "/v1/chat/completions", "/api/generate", "/api/chat"):
+        assert 429 in [proxied.post(path).status_code for _ in range(60)], path
