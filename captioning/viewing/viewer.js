@@ -404,6 +404,8 @@ const attentionView = (() => {
         this.clear();
       } else if (isControl) {
         return; // a control handles its own keys
+      } else if (/^\p{Ll}$/u.test(event.key)) { // of a link to another page
+        document.querySelector(`.others [aria-keyshortcuts="${event.key}"]`)?.click();
       } else if (event.key === " ") {
         if (!event.repeat) this.toggle();
         event.preventDefault();

@@ -46,7 +46,7 @@ def page_html(view: Mapping[str, Any], links: Mapping[str, str] | None = None) -
     Args:
         view: the result of `data`.
         links: relative paths of other pages by the words of their links, the gallery's first; a
-            link is dead where the name is empty.
+            link is dead where the name is empty. The first letter of the words is the link's key.
     """
     text, page = view["captions"][0]["caption"], "viewing/viewer.html"
     title, parts = view["title"] or text, {"caption": text, "view": view, "links": links or {}}

@@ -140,7 +140,7 @@ def test_pages_show_all_captions_their_maps_and_alternatives(
 
 def links(page: Path) -> list[tuple[str, str]]:
     """The addresses and the words of the links of a photo's page."""
-    return re.findall(r'<a href="(.*?)">(.*?)</a>', page.read_text())
+    return re.findall(r'<a href="(.*?)" .*?>(.*?)</a>', page.read_text())
 
 
 def test_pages_link_to_the_gallery_and_the_photos_beside(

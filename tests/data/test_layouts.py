@@ -11,9 +11,11 @@ import pytest
 from PIL import Image
 
 from captioning.data import readers
+from captioning.data.folder_check import check
 from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
 from captioning.data.references import read_results
 from captioning.errors import InputError
+from tests.conftest import draw_photos
 from tests.data.conftest import coco_captions, draw, write
 
 Captions = dict[str, tuple[str, ...]]
@@ -339,6 +341,25 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "annotations/captions_val.json", "{}")
     with pytest.raises(InputError, match="Coco, which has no columns; name none"):
         reader_for(tmp_path, caption_column="caption")
+
+
+def test_of_reviewed_captions_the_dropped_are_left_out_and_the_corrected_used(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        '"a.jpg","a dog","accept","a dog"',
+        '"a.jpg","","drop","a cat on a sofa"',
+        '"b.jpg"," =a red, ""big"" bus","correct","a bus"',
+        '"c.jpg","","drop","a tree"',
+    ]
+    header = '"file_name","caption","decision","before"'
+    write(tmp_path / "decisions.csv", "".join(f"{row}\r\n" for row in [header, *rows]))
+    draw_photos(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+    reader = reader_for(tmp_path / "decisions.csv")
+    assert merged(found(reader)) == {"a.jpg": ("a dog",), "b.jpg": ('=a red, "big" bus',)}
+    assert check(reader, progress=False).ok
+    write(tmp_path / "decisions.csv", "image,caption,decision\na.jpg,a,drop\nb.jpg,b,keep\n")
+    assert len(merged(found(reader_for(tmp_path / "decisions.csv")))) == 2  # of no review
 
 
 @pytest.mark.parametrize(

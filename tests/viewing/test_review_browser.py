@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from captioning.commands import main
+from captioning.data.readers import reader_for
 from tests.commands.test_review import captions  # noqa: F401
 from tests.conftest import opened_page
 
@@ -40,7 +41,13 @@ def test_decisions_survive_a_reload_and_are_saved_as_a_table(
             page.get_by_role("button", name="Save decisions").click()
         rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8-sig").splitlines()))
         assert [row["decision"] for row in rows] == ["accept", "correct", "drop"]
+        decided = captions.with_name("decisions.csv")  # as a browser that saves it there
+        download.value.save_as(decided)
+        assert main(["check", str(decided)]) == 0
+        splits = reader_for(decided).read().splits.values()
+        kept = {text for records in splits for record in records for text in record.captions}
         before = rows[0]["before"]
+        assert kept == {before, "a new caption"}
         assert [row["caption"] for row in rows] == [before, "a new caption", ""]
         page.get_by_label("Hide what is decided").check()
         assert not page.locator(".example").first.is_visible()

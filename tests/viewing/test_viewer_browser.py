@@ -12,7 +12,7 @@ from PIL import Image
 
 from captioning.captioner.caption import Caption
 from captioning.viewing.html_document import save_html
-from captioning.viewing.viewer import viewer_html
+from captioning.viewing.viewer import data, page_html, viewer_html
 from tests.conftest import opened_page
 from tests.viewing.conftest import SIZE, caption
 
@@ -163,6 +163,22 @@ def test_the_brightest_place_is_the_region_of_the_largest_weight(page: Any) -> N
         across = (x.mean() / width * 90 - 15) / 60  # of the central square of a photo of 90 x 60
         assert place / 4 < across < (place + 1) / 4
         assert 0 < y.mean() / height < 1 / 4
+
+
+def test_a_key_goes_to_the_next_photo_and_to_the_gallery(browser: Any, tmp_path: Path) -> None:
+    view = data(Image.new("RGB", SIZE, "grey"), [caption("a", "dog").view()])
+    (tmp_path / "more").mkdir()
+    for name, links in {
+        "1.html": {"All photos": "index.html", "Previous": "", "Next": "more/2.html"},
+        "more/2.html": {"All photos": "../index.html", "Previous": "../1.html", "Next": ""},
+        "index.html": {"Of no photo": "1.html"},
+    }.items():
+        save_html(page_html(view, links), tmp_path / name)
+    with opened_page(browser, (tmp_path / "1.html").as_uri(), ("GET file:",)) as page:
+        for key, name in {"p": "1", "n": "2", "N": "2", "a": "index"}.items():
+            page.keyboard.press(key)
+            page.wait_for_url(f"**/{name}.html")
+        assert page.locator(".others a").get_attribute("title") == "Key: o"
 
 
 def test_keys_go_from_word_to_word(page: Any) -> None:

@@ -40,6 +40,9 @@ MEASURES = {"id", "index", "number", "count", "length", "score", "model", "type"
 PALIGEMMA = {"prefix", "suffix"}
 """Columns of PaliGemma's prompts and of the captions that answer them."""
 
+REVIEWED = {"file_name", "caption", "decision", "before"}
+"""Columns of what was decided on the page of `captioning review`."""
+
 PROMPT = re.compile(r"(?i)\W*(cap|describ|$)")
 """What asks for a caption: "caption en", "describe the photo", nothing."""
 
@@ -74,12 +77,15 @@ class Columns:
         captions: those of the captions.
         split: that of the splits; None if there is none.
         prompt: that of what the captions answer to, as PaliGemma's prefix; None if there is none.
+        decision: that of a review's decisions, of which drop leaves a caption out; None if there is
+            none.
     """
 
     photo: str
     captions: list[str]
     split: str | None
     prompt: str | None = None
+    decision: str | None = None
 
 
 def read_table(
@@ -301,12 +307,14 @@ def _find_columns(
         values = {split_name(str(row.get(split))) for row in rows}
         split = split if values <= set(SPLITS) else None
 
+    is_review = names_by_usual_name.keys() >= REVIEWED
+    decision = names_by_usual_name["decision"] if is_review else None
     if caption_column is not None:
-        return Columns(photo, [column_called(caption_column)], split)
+        return Columns(photo, [column_called(caption_column)], split, decision=decision)
     caption_columns = usual_columns(CAPTION_COLUMNS)
     numbered_columns = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
     if caption_columns and column_name(caption_columns[0]) in CAPTION_COLUMNS[:2]:
-        return Columns(photo, caption_columns[:1], split)
+        return Columns(photo, caption_columns[:1], split, decision=decision)
     if not numbered_columns and not caption_columns:
         if names_by_usual_name.keys() >= PALIGEMMA:
             columns = [names_by_usual_name[name] for name in ("suffix", "prefix")]
@@ -324,6 +332,8 @@ def _find_columns(
 
 def _parse_row(columns: Columns, entry: Any) -> list[Row]:
     """A row for each photo of an entry."""
+    if columns.decision is not None and field(entry, columns.decision, str) == "drop":
+        return []
     if columns.prompt is not None and not PROMPT.match(field(entry, columns.prompt, str)):
         prompt = format_value(entry[columns.prompt])
         raise ValueError(f"{columns.prompt} {prompt} asks for no caption")
