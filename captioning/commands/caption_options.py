@@ -7,7 +7,13 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 from cyclopts.types import PositiveInt
 
-from captioning.commands.options import MAY_BEGIN_WITH_DASH, MapNames, Share
+from captioning.commands.options import (
+    MAY_BEGIN_WITH_DASH,
+    CaptionColumn,
+    MapNames,
+    PhotoColumn,
+    Share,
+)
 
 STDOUT = Path("-")
 
@@ -68,6 +74,14 @@ class TextOptions:
     keywords: Share = 0.5
     """In XMP files, tables and pages, words of the caption whose chance to be named is at least P
     are keywords."""
+    alt: Path | None = None
+    """Caption the pictures of this web page that have no alt text, and write it with them to
+    NAME.captioned.html; only files by relative path."""
+    fill: Path | None = None
+    """Caption the photos of this CSV table that have no caption, and write it with them to
+    NAME.captioned.csv."""
+    caption_column: CaptionColumn = None
+    photo_column: PhotoColumn = None
 
 
 @Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))

@@ -247,6 +247,7 @@ def file_outputs(
     picture_options: PictureOptions,
     model: str,
     overwrite: bool,
+    outputs: Sequence[Output] = (),
 ) -> tuple[list[Path], list[Output]]:
     """Return the photos to caption, and the outputs that are files.
 
@@ -257,11 +258,12 @@ def file_outputs(
         picture_options: where pictures, animations and pages go.
         model: the name of the model, or its file.
         overwrite: replace files that exist.
+        outputs: further ones.
 
     Raises:
         InputError: a file exists, and is neither to be kept nor replaced.
     """
-    outputs: list[Output] = []
+    outputs = [*outputs]
     if text_options.csv not in (None, STDOUT):
         outputs.append(CsvFile(text_options.csv))
     remaining = photos

@@ -74,8 +74,14 @@ def caption(
         overwrite: Replace files that exist, instead of refusing to.
     """
     sources = PhotoSources([*photos, *(["-"] if stdin else [])], listed, exclude)
-    if not sources.paths and listed is None:
-        raise InputError("no photos; give photos, folders or --list FILE")
+    fills = text_options.alt is not None or text_options.fill is not None
+    has_photos = bool(sources.paths) or listed is not None
+    if has_photos == fills:
+        raise InputError(
+            "--alt and --fill caption the photos of their file; leave out others"
+            if fills
+            else "no photos; give photos, folders or --list FILE"
+        )
     check_options(
         text, line_options, overwrite, caption_options, text_options, picture_options, bulk_options
     )
@@ -86,13 +92,20 @@ def caption(
 
     from captioning.commands.caption_outputs import file_outputs, line_output
 
+    copy = None
+    if fills:
+        from captioning.commands.filled_copies import filled_copy
+
+        copy = filled_copy(text_options)
+    photos_to_caption = list(sources.photos()) if copy is None else copy.photos
     paths, outputs = file_outputs(
-        list(sources.photos()),
-        sources.paths,
+        photos_to_caption,
+        sources.paths if copy is None else list(map(str, photos_to_caption)),
         text_options,
         picture_options,
         model_options.model,
         overwrite,
+        [] if copy is None else [copy],
     )
     captioner = model_options.load(max_megapixels)
     map_names = picture_options.map_names(captioner.default_map)

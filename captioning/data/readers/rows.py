@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_files import PARQUET, parquet_rows
@@ -122,7 +122,7 @@ def parse_table(
 ) -> TableRows:
     """Parse the entries of a table; `split` is that of the problems. See `read_table`."""
     objects = [entry.value for entry in entries if isinstance(entry.value, dict)]
-    columns = _find_columns(source, objects, caption_column, photo_column)
+    columns = find_columns(source, objects, caption_column, photo_column)
     rows_of_entries, problems = parse_entries(entries, partial(_parse_row, columns), split)
     return TableRows(list(chain.from_iterable(rows_of_entries)), problems)
 
@@ -165,22 +165,39 @@ def parse_json_lines(file: Path, text: str) -> tuple[list[Entry], list[Problem]]
     return entries, problems
 
 
+class CsvLine(NamedTuple):
+    """A row of a file, which may have several lines.
+
+    Attributes:
+        number: of its first line, from 1.
+        text: as it is in the file.
+        values: those of its columns; none if it is not CSV.
+        error: why it is not CSV.
+    """
+
+    number: int
+    text: str
+    values: list[str]
+    error: str = ""
+
+
 def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
     """The rows as dictionaries by column; those with too few or too many values are problems."""
     entries: list[Entry] = []
     problems: list[Problem] = []
     header: list[str] = []
-    for line in _csv_lines(file):
-        values = line.value
-        if isinstance(values, csv.Error):
+    for number, _, values, error in csv_lines(read_text(file)):
+        line = Entry(f"{file}: line", number, values)
+        if error:
             advice = 'write a quote inside a quoted caption as ""'
-            problems.append(Problem(MALFORMED, f"{line.place}: not CSV ({values}); {advice}"))
+            problems.append(Problem(MALFORMED, f"{line.place}: not CSV ({error}); {advice}"))
+            continue
+        if not any(values):
             continue
         if not header:
-            header = [column.strip() for column in values]
-            if not is_photo_name(header[0]):
+            header, has_names = header_of(values)
+            if has_names:
                 continue
-            header = _default_header(len(header))  # the first line is a row already
         if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
             # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
             values[-1:] = values[-1].split(maxsplit=1)
@@ -193,33 +210,43 @@ def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
     return entries, problems
 
 
-def _csv_lines(file: Path) -> Iterator[Entry]:
-    """The values of each line that is not empty, or the error of one that is not CSV."""
-    text = read_text(file)
+def csv_separator(text: str) -> str:
+    """What separates the values of a table: the first separator of its first line."""
     first_line = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     positions = {
         separator: first_line.find(separator) for separator in SEPARATORS if separator in first_line
     }
-    separator = min(positions, key=lambda separator: positions[separator], default=SEPARATORS[0])
+    return min(positions, key=lambda separator: positions[separator], default=SEPARATORS[0])
+
+
+def csv_lines(text: str) -> Iterator[CsvLine]:
+    """The rows of a table's text, also those that are empty or not CSV."""
+    separator = csv_separator(text)
+    lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(
-        io.StringIO(text, newline=""),
+        lines,
         strict=True,
         skipinitialspace=True,
         delimiter=separator,
         quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
-    while True:
-        number = reader.line_num + 1  # a row may have several lines
+    while (start := reader.line_num) < len(lines):
+        values: list[str] = []
+        message = ""
         try:
-            values = next(reader, None)
+            values = next(reader)
         except csv.Error as error:
-            yield Entry(f"{file}: line", number, error)
-            continue
-        if values is None:
-            return
-        if any(values):
-            values = values if separator in QUOTED else list(map(_unquoted, values))
-            yield Entry(f"{file}: line", number, values)
+            message = str(error)
+        if separator not in QUOTED:
+            values = list(map(_unquoted, values))
+        yield CsvLine(start + 1, "".join(lines[start : reader.line_num]), values, message)
+
+
+def header_of(values: Sequence[str]) -> tuple[list[str], bool]:
+    """The columns of a table by its first row, and whether that has their names, not a photo."""
+    header = [column.strip() for column in values]
+    has_names = not is_photo_name(header[0])
+    return (header if has_names else _default_header(len(header))), has_names
 
 
 def _default_header(count: int) -> list[str]:
@@ -276,7 +303,7 @@ def _check_list(file: Path, rows: Any) -> None:
         raise InputError(f"{file}: no list of objects with the name of a photo and its caption")
 
 
-def _find_columns(
+def find_columns(
     source: Path,
     rows: list[dict[str, Any]],
     caption_column: str | None,
@@ -351,11 +378,11 @@ def _parse_row(columns: Columns, entry: Any) -> list[Row]:
             raise ValueError(f"an empty {columns.split}")
     if not photos or not all(isinstance(photo, str) and photo.strip() for photo in photos):
         raise ValueError(f"an empty {columns.photo}")
-    paths = [_photo_path(photo.strip()) for photo in photos]
+    paths = [photo_path(photo.strip()) for photo in photos]
     return [Row(path, captions or [""], split, path) for path in paths]
 
 
-def _photo_path(name: str) -> str:
+def photo_path(name: str) -> str:
     """The path of a photo without the number of a caption, such as a.jpg for a.jpg#0."""
     return PurePosixPath(NUMBER.sub("", name) if is_photo_name(name) else name).as_posix()
 

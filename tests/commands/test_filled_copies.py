@@ -1,0 +1,169 @@
+"""`captioning caption --alt` and `--fill`: captions in copies of pages and tables."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from captioning.captioner import export, load
+from captioning.captioner.calibration import FEATURES, Calibration
+from captioning.commands import main
+from tests.conftest import draw_photos, refusal
+
+Capture = pytest.CaptureFixture[str]
+
+PAGE = """<!DOCTYPE html>\r
+<title>caf\xe9 <img src=a.jpg></title><!-- <img src="a.jpg"> --><script>"<img src='a.jpg'>"</script>
+<IMG{| } SRC="a.jpg"
+  class=x><img src='more/b%20c.jpg?v=2#top' data-alt="" {ALT=''|} title="alt=''">
+<img {alt|} src=a.jpg />
+<img src="caf\xc3\xa9.jpg" {alt=" "|}><img src=a.jpg alt="People's own.">
+"""
+"""A page in Latin-1, in which {before|space} is where an alt text comes."""
+
+LEFT_OUT = """<img src="https://a.example/a.jpg"><img src="//a.example/a.jpg" alt="">
+<img src="data:image/png;base64,AAAA"><img src="/a.jpg"><img src="gone.jpg"><img>
+<img src="a.jpg" alt="" role="presentation"><img src="a.jpg" aria-hidden="true">
+<img src="a.jpg" aria-label="a label">
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    draw_photos(tmp_path, "a.jpg", "more/b c.jpg", "caf\xe9.jpg")
+    return tmp_path
+
+
+@pytest.fixture
+def model(checkpoint: Path) -> list[str]:
+    return ["--model", str(checkpoint), "--device", "cpu"]
+
+
+def test_a_page_gets_alt_texts_and_stays_byte_for_byte_else(
+    folder: Path, checkpoint: Path, model: list[str], capsys: Capture
+) -> None:
+    page, place = folder / "page.html", re.compile(r"\{(.*?)\|( ?)\}")
+    page.write_bytes((place.sub(r"\1", PAGE) + LEFT_OUT).encode("latin-1"))
+    assert main(["caption", "--alt", str(page), *model, "--suffix", ' "\xe9" & <b>']) == 0
+    captioner, alts = load(checkpoint), []
+    for name in ("a.jpg", "more/b c.jpg", "a.jpg", "caf\xe9.jpg"):
+        alts.append(f'alt="{captioner(folder / name).text} &quot;&#233;&quot; &amp; &lt;b&gt;"')
+    expected = place.sub(lambda match: match[2] + alts.pop(0), PAGE) + LEFT_OUT
+    assert (folder / "page.captioned.html").read_bytes() == expected.encode("latin-1")
+    lines = capsys.readouterr().err.splitlines()
+    reasons = [line.partition("left out: ")[2] for line in lines[:-1]]
+    assert reasons == [
+        *("https://a.example/a.jpg: no relative path; addresses are not fetched",),
+        *("//a.example/a.jpg: no relative path; addresses are not fetched",),
+        *("data:image/png;base64,AAAA: no relative path; addresses are not fetched",),
+        *("/a.jpg: no relative path; addresses are not fetched", "gone.jpg: no such file"),
+        *("<img>: no relative path; addresses are not fetched", "a.jpg: marked as decorative"),
+        *("a.jpg: marked as decorative", "a.jpg: described by aria-label"),
+    ]
+    assert lines[-1].endswith(
+        "page.captioned.html: 4 filled, 0 not sure, 9 left out; 3 of the filled had an empty alt, "
+        "which says that a picture is decorative; check these"
+    )
+
+
+def test_a_base_address_makes_pictures_those_of_another_place(
+    folder: Path, capsys: Capture
+) -> None:
+    page = folder / "page.html"
+    page.write_text('<base href="https://a.example/"><img src="a.jpg">')
+    assert main(["caption", "--alt", str(page)]) == 1
+    [reason, error] = capsys.readouterr().err.splitlines()
+    assert "a.jpg: no relative path; addresses are not fetched" in reason
+    assert "page.html: no photo without a caption in it" in error
+
+
+def test_a_table_is_filled_and_other_lines_stay(
+    folder: Path, checkpoint: Path, model: list[str], capsys: Capture
+) -> None:
+    lines = [
+        "\ufeffNr; photo ;Text\r\n",
+        '1;a.jpg;"own; words"\r\n',
+        "\r\n",
+        "2;more/b c.jpg;\r\n",
+        "3;gone.jpg;\r\n",
+        "4;too;many;values\r\n",
+        '5;"café.jpg";""',
+    ]
+    table = folder / "table.csv"
+    table.write_bytes("".join(lines).encode())
+    command = ["caption", "--fill", str(table), *model, "--prefix", "x;"]
+    assert main(command) == 1  # one photo is missing
+    captioner = load(checkpoint)
+    texts = [f"x;{captioner(folder / name).text}" for name in ("more/b c.jpg", "café.jpg")]
+    lines[3] = f'2;more/b c.jpg;"{texts[0]}"\r\n'
+    lines[6] = f'5;café.jpg;"{texts[1]}"'
+    assert (folder / "table.captioned.csv").read_bytes().decode() == "".join(lines)
+    errors = capsys.readouterr().err
+    assert "table.csv: left out: line 6: another number of values" in errors
+    assert "gone.jpg: no such file" in errors
+    assert errors.endswith("table.captioned.csv: 2 filled, 0 not sure, 2 left out\n")
+    assert main(command) == 1
+    assert "table.captioned.csv: exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("separator", ["\t", "|", ","])
+def test_tables_of_every_separator_are_read_again(
+    folder: Path, model: list[str], separator: str
+) -> None:
+    table = folder / "table.csv"
+    rows = [["a.jpg", ""], ["more/b c.jpg", 'a "big" dog']]
+    table.write_text("".join(f"{separator.join(row)}\n" for row in [["image", "caption"], *rows]))
+    assert main(["caption", "--fill", str(table), *model, "--suffix", separator]) == 0
+    text = (folder / "table.captioned.csv").read_text()
+    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
+    [_, filled, own] = csv.reader(text.splitlines(), delimiter=separator, quoting=quoting)
+    assert own == rows[1]
+    assert filled[0] == "a.jpg"
+    assert len(filled) == 2
+    assert filled[1].strip()
+
+
+def test_captions_that_the_model_is_not_sure_of_stay_empty(folder: Path, capsys: Capture) -> None:
+    zeros = dict.fromkeys(FEATURES, 0.0)  # a confidence of 0.27 in every caption
+    calibration = Calibration(1.0, means=zeros, weights=zeros, bias=-1.0)
+    export("shapes", folder / "model.safetensors", calibration=calibration)
+    sources = {"--alt": "page.html", "--fill": "table.tsv"}
+    (folder / "page.html").write_text('<img src="a.jpg" alt="">')
+    (folder / "table.tsv").write_text("image\tcaption\na.jpg\t\n")
+    for option, name in sources.items():
+        command = ["caption", option, str(folder / name), "--min-confidence", "0.3"]
+        assert main([*command, "--model", str(folder / "model.safetensors")]) == 0
+        copy = (folder / name).with_stem(f"{Path(name).stem}.captioned")
+        assert copy.read_bytes() == (folder / name).read_bytes()
+        assert "0 filled, 1 not sure, 0 left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "expected"),
+    [
+        (["--alt", "x.html"], None, "x.html: no such file"),
+        (["--alt", "x.html"], b"<p>none</p>", "x.html: no photo without a caption in it"),
+        (["--alt", "x.html"], "<img src=a.jpg>".encode("utf-16"), "x.html: no page in UTF-8"),
+        (["--alt", "x.html", "--fill", "x.html"], b"", "give one of them"),
+        (["--alt", "x.html", "a.jpg"], b"", "leave out others"),
+        (["--fill", "x.csv"], b"", "x.csv: no rows"),
+        (["--fill", "x.csv"], b"image,caption\na.jpg,a\n", "no photo without a caption in it"),
+        (["--fill", "x.csv"], b"image,x\na.jpg,a\n", "none is called as captions usually are"),
+        (["--fill", "x.csv"], b"\xff\xfe\xfa", "x.csv: not UTF-8 text"),
+        (["--fill", "x.xlsx"], b"PK", "x.xlsx: a spreadsheet; save it as CSV"),
+        (["--fill", "x.jsonl"], b"{}", "x.jsonl: --fill takes a CSV or TSV table"),
+    ],
+)
+def test_what_cannot_be_filled_is_one_line(
+    folder: Path,
+    options: list[str],
+    content: bytes | None,
+    expected: str,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    if content is not None:
+        (folder / options[1]).write_bytes(content)
+    assert expected in refusal(["caption", *options], capsys)
