@@ -317,6 +317,7 @@ class Captioner:
         doubt: float = 0.5,
         wrong_share: float = 0.5,
         batch_size: int = BATCH_SIZE,
+        judge_words: bool = True,
     ) -> Iterator[list[Review] | PhotoError]:
         """Yield the reviews of each photo's captions, or why the photo cannot be read.
 
@@ -329,6 +330,7 @@ class Captioner:
             doubt: as for `review`.
             wrong_share: as for `review`.
             batch_size: as for `stream`.
+            judge_words: whether words have chances, which take most of the time.
 
         Raises:
             InputError: a caption has no words, or there is one photo and no calibration.
@@ -336,7 +338,9 @@ class Captioner:
         calibration = self.review_calibration or default_review(
             self.network, self.preprocessing, photos
         )
-        reviewer = Reviewer(self.network, self.vocabulary, calibration, doubt, wrong_share)
+        reviewer = Reviewer(
+            self.network, self.vocabulary, calibration, doubt, wrong_share, judge_words
+        )
         for reviews in self.batches(photos, partial(reviewer.review, texts=texts), batch_size):
             yield from reviews
 

@@ -112,6 +112,7 @@ class Reviewer:
         doubt: words with a smaller chance are doubtful.
         wrong_share: how many captions are expected to be wrong. A caption that is wrong belongs to
             another photo or, for the chances of its words, has one wrong word.
+        judges_words: whether to judge words, which takes most of the time.
     """
 
     network: InferenceNetwork
@@ -119,6 +120,7 @@ class Reviewer:
     calibration: ReviewCalibration
     doubt: float = 0.5
     wrong_share: float = 0.5
+    judges_words: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.wrong_share < 1:
@@ -186,6 +188,8 @@ class Reviewer:
 
     def _judged(self, words: Sequence[str]) -> list[int]:
         """Return the places of words that are judged."""
+        if not self.judges_words:
+            return []
         ids = self.vocabulary.ids(words)[1:-1]
         return [
             place

@@ -36,6 +36,7 @@ def review_captions(
     doubt: float = 0.5,
     wrong_share: float = 0.5,
     batch_size: int = 16,
+    judge_words: bool = True,
 ) -> list[ReviewedCaption]:
     """Review the captions of photos, and return them with the most doubtful first.
 
@@ -46,7 +47,9 @@ def review_captions(
     for record in records:
         texts[record.image] += record.captions
     photos = list(texts)
-    results = captioner.reviews(photos, [*texts.values()], doubt, wrong_share, batch_size)
+    results = captioner.reviews(
+        photos, [*texts.values()], doubt, wrong_share, batch_size, judge_words
+    )
     captions: list[ReviewedCaption] = []
     with ProgressBar("review", "photos", len(photos), visible=len(photos) > 1) as bar:
         for photo, reviews in zip(photos, results, strict=True):

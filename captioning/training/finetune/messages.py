@@ -125,7 +125,7 @@ def caption_with_start(
 
 def say_outliers(start: Captioner, photos: Photos, folder: str | Path) -> None:
     """Say which captions fit their photos far less than others, if there are any."""
-    captions = review_captions(start, photos.train[:MAX_REVIEWED])
+    captions = review_captions(start, photos.train[:MAX_REVIEWED], judge_words=False)
     doubtful_captions = outliers(captions)
     if doubtful_captions:
         least = doubtful_captions[0]
