@@ -159,7 +159,7 @@ class XmpFiles(Output):
         elif sidecar not in descriptions.xmp or not had_caption:
             return
         if sidecar.exists() and not sidecar.stat().st_mode & stat.S_IWUSR:
-            raise InputError(f"{sidecar}: read-only, so its caption stays as it is")
+            raise InputError(f"{sidecar}: read-only; to caption it, allow writing to it")
         with written_whole(sidecar) as temporary:
             temporary.write_bytes(xmp.content)
 

@@ -59,17 +59,18 @@ class Xmp:
 
     def __init__(self, content: bytes, source: Path) -> None:
         if len(content) > MAX_BYTES:
-            raise InputError(f"{source}: XMP of more than {MAX_BYTES:,} bytes")
+            raise InputError(f"{source}: XMP of more than {MAX_BYTES:,} bytes; mend or remove it")
         parser = etree.XMLParser(resolve_entities=False, no_network=True)
         try:
             self.root: Any = etree.fromstring(content or EMPTY, parser)
         except etree.XMLSyntaxError as error:
-            raise InputError(f"{source}: XMP that is not XML ({error.msg})") from None
+            reason = f"XMP that is not XML ({error.msg})"
+            raise InputError(f"{source}: {reason}; mend or remove it") from None
         if self.root.getroottree().docinfo.doctype:
-            raise InputError(f"{source}: XMP with a document type, which may hold entities")
+            raise InputError(f"{source}: XMP with a document type; mend or remove it")
         self.rdf = self.root if self.root.tag == f"{RDF}RDF" else self.root.find(f".//{RDF}RDF")
         if self.rdf is None:
-            raise InputError(f"{source}: XML that is not XMP (no rdf:RDF)")
+            raise InputError(f"{source}: XML that is not XMP (no rdf:RDF); mend or remove it")
 
     @classmethod
     def read(cls, path: Path) -> "Xmp":
@@ -81,8 +82,8 @@ class Xmp:
     def content(self) -> bytes:
         """The XML."""
         etree.indent(self.root)
-        xml: bytes = etree.tostring(self.root.getroottree(), encoding="UTF-8", xml_declaration=True)
-        return xml
+        tree = self.root.getroottree()  # with what is around the root
+        return bytes(etree.tostring(tree, encoding="UTF-8", xml_declaration=True))
 
     @property
     def description(self) -> str:
@@ -95,11 +96,8 @@ class Xmp:
     def is_ours(self, description: str | None) -> bool:
         """Whether a model wrote this description."""
         text = (description or "").strip()
-        writers = " ".join(self._values(WRITER)).split()
-        return text in self._values(OUR_CAPTION) or writers[:1] + writers[-1:] == [
-            WRITER_NAME,
-            _signature(text),
-        ]
+        is_signed = any(writer.endswith(_signature(text)) for writer in self._values(WRITER))
+        return is_signed or text in self._values(OUR_CAPTION)
 
     def describe(self, text: str) -> None:
         """Set the description, in the default language."""
@@ -153,8 +151,7 @@ class Xmp:
 
     def _items(self, name: str) -> list[Any]:
         """The items of a property that is a list."""
-        items: list[Any] = self.rdf.findall(f"{NODE}/{name}/*/{ITEM}")
-        return items
+        return list(self.rdf.iterfind(f"{NODE}/{name}/*/{ITEM}"))
 
     def _values(self, name: str) -> list[str]:
         """The texts of a property, which is an attribute, an element or a list."""
@@ -186,7 +183,7 @@ class Xmp:
     def _node(self) -> Any:
         """The last node of properties, if it is ours, else a new one."""
         nodes = self.rdf.findall(NODE)
-        if nodes and "captioning" in nodes[-1].nsmap:
+        if nodes and NAMESPACES["captioning"] in nodes[-1].nsmap.values():
             return nodes[-1]
         about = nodes[0].get(f"{RDF}about", "") if nodes else ""
         return etree.SubElement(self.rdf, NODE, {f"{RDF}about": about}, NAMESPACES)
@@ -209,4 +206,5 @@ class Xmp:
 
 
 def _signature(caption: str) -> str:
+    """The end of the writer's name."""
     return hashlib.blake2b(caption.strip().encode(errors="replace"), digest_size=4).hexdigest()

@@ -345,7 +345,7 @@ def test_xmp_files_are_merged_left_out_and_removed_and_bad_ones_stay(
     output = capsys.readouterr()
     assert [line.partition("xmp: ")[2][:13] for line in output.err.splitlines()] == [
         "XMP that is n",
-        "read-only, so",
+        "read-only; to",
     ]
     assert (bad.read_bytes(), guarded.read_bytes()) == (b"no XML", own.content)
     xmp = Xmp.read(new)

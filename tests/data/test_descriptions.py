@@ -163,7 +163,7 @@ def test_captions_of_people_are_read_from_photos_and_files_beside_them(tmp_path:
     }
     (tmp_path / "g.jpg").unlink()
     (tmp_path / "f.jpg.xmp").unlink()
-    with pytest.raises(InputError, match="no captions; its photos carry none in IPTC"):
+    with pytest.raises(InputError, match="no captions; its photos carry none by people in IPTC"):
         reader_for(tmp_path, captions_from="iptc").read()
 
 

@@ -149,34 +149,28 @@ class Sidecar(Reader):
         for photo, text_files in _photos_with_texts(folder, add_problem):
             try:
                 if self.captions_from is None:
-                    captions = _captions_in(text_files[:1])
+                    texts = [read_text(file) for file in text_files[:1]]
+                    lines = [line for text in texts for line in text.splitlines()]
                     problems += [Problem(SHADOWED, str(file)) for file in text_files[1:]]
                 else:
                     descriptions = Descriptions.read(photo)
-                    words = descriptions.of_people(self.captions_from).split()
-                    captions = [" ".join(words)] if words else []
-                    if not words and descriptions.texts(self.captions_from):
+                    lines = [" ".join(descriptions.of_people(self.captions_from).split())]
+                    if not lines[0] and descriptions.texts(self.captions_from):
                         problems.append(Problem(BY_MODEL, str(photo)))
                         continue
             except InputError as error:
                 problems.append(Problem(MALFORMED, str(error)))
                 continue
             name = photo.relative_to(folder).as_posix()
+            captions = list(filter(None, map(str.strip, lines)))
             rows.append(Row(name, captions, None, name))
         if not any(row.captions for row in rows):
-            raise InputError(self._advice(folder, problems))
+            advice = "put a text file beside each photo, photo.txt for photo.jpg"
+            if self.captions_from is not None:
+                advice = f"its photos carry none by people in {self.captions_from.upper()}"
+            raise InputError(f"{folder}: no captions; {advice}")
         records = self.make_records(_split_by_folder(rows), folder, [folder])
         return self.make_data_set(records, problems)
-
-    def _advice(self, folder: Path, problems: list[Problem]) -> str:
-        """What to say if there are no captions."""
-        if self.captions_from is None:
-            advice = "put a text file beside each photo, photo.txt for photo.jpg"
-        elif problems:
-            advice = f"left out: {problems[0].kind}: {problems[0].name}"
-        else:
-            advice = f"its photos carry none in {self.captions_from.upper()}"
-        return f"{folder}: no captions; {advice}"
 
 
 def _split_by_folder(rows: list[Row]) -> list[Row]:
@@ -185,12 +179,6 @@ def _split_by_folder(rows: list[Row]) -> list[Row]:
     if not set(splits) <= set(SPLITS):
         return rows
     return [row._replace(split=split) for row, split in zip(rows, splits, strict=True)]
-
-
-def _captions_in(text_files: list[Path]) -> list[str]:
-    """The lines of text files that are not empty."""
-    lines = [line for file in text_files for line in read_text(file).splitlines()]
-    return list(filter(None, map(str.strip, lines)))
 
 
 def _photos_with_texts(
