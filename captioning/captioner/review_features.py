@@ -1,4 +1,4 @@
-"""What reviews are computed from: captions read with and without their photo, and swapped words.
+"""What reviews are computed from: captions with and without their photo, and with other words.
 
 Shapes: B images, N captions per image, T words, L regions, A adapted width, V vocabulary, S
 features of words, C of captions, n words to judge, K alternatives.
@@ -15,12 +15,13 @@ from captioning.captioner.decoded_batch import token_log_probs
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.data.dataset import pad_captions
 from captioning.data.vocabulary import PAD, UNK, Vocabulary
+from captioning.models.decoder import Memory
 
 ALTERNATIVES = 3
 """Alternatives to each word."""
 
-SWAP_BATCH = 64
-"""Words whose alternatives are read at once."""
+SWAP_BATCH = 16
+"""Captions of each photo with another word that are read at once, so that their logits fit."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,15 @@ class ReviewFeatures:
             prior: `ReviewCalibration.prior`.
             vectors: the adapted annotation vectors of the photos.
             captions: the words of each caption of each photo.
-            places: image, caption and place of each word to judge.
+            places: image, caption and place of each word to judge, image by image.
         """
         ids = [
             [torch.tensor(vocabulary.ids(words)[1:]) for words in photo_captions]
             for photo_captions in captions
         ]
         tokens = pad_captions(ids).to(network.device)
-        logits, _ = network.teacher_forcing(network.remember(vectors), tokens)
+        memory = network.remember(vectors)
+        logits, _ = network.teacher_forcing(memory, tokens)
         rows = tokens.flatten(0, 1)[None]  # without photos, all are captions of one image
         prior_memory = network.remember(vectors.new_tensor(prior)[None, None])
         blind_logits, _ = network.teacher_forcing(prior_memory, rows)
@@ -77,16 +79,11 @@ class ReviewFeatures:
         log_ratios = means - blind_log_probs.sum(dim=2) / counts
         swaps = torch.zeros_like(log_probs)
         if places and len(_content_ids(vocabulary)) > 1:
-            images, ranks, words = torch.tensor(places, device=network.device).unbind(dim=1)
-            swaps[images, ranks, words] = swap_log_odds(
-                network,
-                vectors[images],
-                tokens[images, ranks],
-                words,
-                content_alternatives(
-                    logits[images, ranks, words], tokens[images, ranks, words], vocabulary
-                ),
-            ).to(swaps.dtype)
+            judged = torch.tensor(places, device=network.device).unbind(dim=1)
+            substitutes = content_alternatives(logits[judged], tokens[judged], vocabulary)
+            swap_log_probs = _swap_log_probs(network, memory, tokens, places, substitutes)
+            caption_log_probs = log_probs[judged[:2]].sum(dim=1)
+            swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1)
         return cls(
             tokens=tokens,
             logits=logits,
@@ -106,35 +103,36 @@ def content_alternatives(
     return scores.topk(min(ALTERNATIVES, len(content_ids) - 1), dim=1).indices
 
 
-def swap_log_odds(
+def _swap_log_probs(
     network: InferenceNetwork,
-    vectors: Float[Tensor, "n L A"],
-    tokens: Int[Tensor, "n T"],
-    places: Int[Tensor, " n"],
+    memory: Memory,
+    tokens: Int[Tensor, "B N T"],
+    places: Sequence[tuple[int, int, int]],
     substitutes: Int[Tensor, "n K"],
-) -> Float[Tensor, " n"]:
-    """Return the log-odds of captions against the same with other words in one place.
+) -> Float[Tensor, "n K"]:
+    """Return the log probability of captions with other words in one place.
 
-    They are the log probability of the caption, minus the logarithm of the sum of those with a
-    substitute. What is said after the word counts, too: a cat on a leash is rather a dog.
+    What is said after the word counts, too: a cat on a leash is rather a dog.
 
     Args:
         network: the model.
-        vectors: the adapted annotation vectors of each caption's photo.
+        memory: of the photos.
         tokens: the captions.
-        places: the place in each of them.
+        places: image, caption and place of each word that is replaced, image by image.
         substitutes: the words to put there.
     """
-    count = substitutes.shape[1]
-    swapped = tokens[:, None].repeat(1, count + 1, 1)
-    rows = torch.arange(len(tokens), device=tokens.device)
-    swapped[rows, 1:, places] = substitutes
-    log_odds = []
-    for chunk in rows.split(SWAP_BATCH):
-        logits, _ = network.teacher_forcing(network.remember(vectors[chunk]), swapped[chunk])
-        log_probs = _known_log_probs(logits, swapped[chunk]).sum(dim=2)
-        log_odds.append(log_probs[:, 0] - log_probs[:, 1:].logsumexp(dim=1))
-    return torch.cat(log_odds)
+    captions: list[list[Tensor]] = [[] for _ in tokens]
+    for (image, rank, place), words in zip(places, substitutes.cpu(), strict=True):
+        swapped = tokens[image, rank].cpu().repeat(len(words), 1)
+        swapped[:, place] = words
+        captions[image] += swapped.unbind()
+    swapped_tokens = pad_captions(captions).to(network.device)
+    log_probs = []
+    for chunk in swapped_tokens.split(SWAP_BATCH, dim=1):
+        logits, _ = network.teacher_forcing(memory, chunk)
+        log_probs.append(_known_log_probs(logits, chunk).sum(dim=2))
+    is_caption = (swapped_tokens != PAD).any(dim=2)
+    return torch.cat(log_probs, dim=1)[is_caption].view(substitutes.shape)
 
 
 def _known_log_probs(
