@@ -113,7 +113,7 @@ class Question(BaseModel):
 
 
 async def question_of(request: Request) -> Question:
-    """The question of a request, whatever it says of its content's type, as curl says a form."""
+    """Read the question of a request, whatever its Content-Type: curl sends that of a form."""
     try:
         return Question.model_validate_json(await request.body())
     except ValidationError as error:
@@ -123,7 +123,7 @@ async def question_of(request: Request) -> Question:
 
 
 def picture_of(question: Question) -> bytes:
-    """The picture of a question, which its base64 holds; raises HTTPException if there is none."""
+    """Decode the picture of a question; raises HTTPException unless there is exactly one."""
     if len(question.pictures) != 1:
         count = len(question.pictures) or "no"
         raise HTTPException(422, f"{count} pictures; send one, in base64 or as a data URL")
@@ -139,7 +139,7 @@ def picture_of(question: Question) -> bytes:
 
 
 def answer_text(caption: Caption, question: Question) -> str:
-    """What the model says; raises HTTPException if it cannot give what is asked for."""
+    """Write what a question asks for of a caption; raises HTTPException if it cannot be had."""
     schema, keywords = question.json_schema, caption.keywords
     likely = [word for word, chance in keywords.items() if chance >= LEAST_CHANCE]
     if schema is None and not question.asks_keywords:
@@ -167,7 +167,7 @@ def answer_text(caption: Caption, question: Question) -> str:
 
 
 def protocols(service: CaptionService, name: str) -> APIRouter:
-    """The addresses of both protocols, for a model of this name."""
+    """Return the routes of both protocols, for a model of this name."""
     router = APIRouter(include_in_schema=False)
     started = datetime.now(UTC)
 
@@ -204,26 +204,25 @@ def protocols(service: CaptionService, name: str) -> APIRouter:
         model = {"name": name, "model": name, "modified_at": started.isoformat(), "digest": ""}
         return {"models": [model | {"size": 0, "details": {"family": "captioning"}}]}
 
-    def lines(question: Question, key: str, texts: list[Any]) -> Response:
-        """Ollama's answer: whole unless a stream, which is the default, is declined."""
-        content = {"model": name, "created_at": datetime.now(UTC).isoformat()}
+    def ollama_answer(question: Question, key: str, content: Any, nothing: Any) -> Response:
+        """Answer in lines, unless the question declines a stream, which is Ollama's default."""
+        answer = {"model": name, "created_at": datetime.now(UTC).isoformat()}
         last = {"done": True, "done_reason": "stop"}
         if question.stream is False:
-            return JSONResponse(content | {key: texts[0]} | last)
-        parts = [content | {key: texts[0], "done": False}, content | {key: texts[1]} | last]
+            return JSONResponse(answer | {key: content} | last)
+        parts = [answer | {key: content, "done": False}, answer | {key: nothing} | last]
         stream = "".join(f"{json.dumps(part)}\n" for part in parts)
         return Response(stream, media_type="application/x-ndjson")
 
     @router.post("/api/generate")
     async def generate(request: Request) -> Response:
         question, text = await answer(request)
-        return lines(question, "response", [text, ""])
+        return ollama_answer(question, "response", text, "")
 
     @router.post("/api/chat")
     async def chat(request: Request) -> Response:
         question, text = await answer(request)
-        return lines(
-            question, "message", [{"role": "assistant", "content": part} for part in (text, "")]
-        )
+        message = {"role": "assistant", "content": text}
+        return ollama_answer(question, "message", message, message | {"content": ""})
 
     return router

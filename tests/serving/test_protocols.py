@@ -2,10 +2,13 @@
 
 import base64
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-import httpx
 import ollama
 import openai
 import pytest
@@ -97,11 +100,28 @@ def test_the_client_of_openai_gets_captions_keywords_and_json(
 
 
 @pytest.mark.integration
-def test_the_client_of_ollama_gets_captions_keywords_and_json(
-    address: str, photo_model: Captioner
+def test_the_script_of_the_how_to_prints_a_caption(
+    address: str, photo_model: Captioner, tmp_path: Path
 ) -> None:
-    expected = photo_model(PHOTO)
-    client = ollama.Client(address)
+    page = (Path(__file__).parents[2] / "docs/how-to/photo-managers.md").read_text("utf-8")
+    script = page.partition("# ask.py\n")[2].partition("```")[0]
+    (tmp_path / "photo.jpg").write_bytes(PHOTO)
+    command = [sys.executable, "-c", script.replace("http://127.0.0.1:8000", address)]
+    printed = subprocess.check_output(command, text=True, cwd=tmp_path)
+    assert printed == f"{photo_model(PHOTO).sentence}\n"
+
+
+@pytest.fixture
+def ollama_client(address: str) -> Iterator[ollama.Client]:
+    with closing(ollama.Client(address)) as client:
+        yield client
+
+
+@pytest.mark.integration
+def test_the_client_of_ollama_gets_captions_keywords_and_json(
+    ollama_client: ollama.Client, photo_model: Captioner
+) -> None:
+    client, expected = ollama_client, photo_model(PHOTO)
     assert [model.model for model in client.list().models] == ["photos"]
     whole = client.generate("photos", ASK, images=[PHOTO])
     assert (whole.response, whole.done) == (expected.sentence, True)
@@ -149,7 +169,7 @@ def test_bad_questions_are_refused_in_one_line(ask: Ask, photo_model: Captioner)
 
 def test_a_model_without_calibration_has_no_keywords(client: TestClient) -> None:
     given = {"images": [BASE64], "stream": False}
-    refused: httpx.Response = client.post("/api/generate", json=given | {"prompt": ASK_KEYWORDS})
+    refused = client.post("/api/generate", json=given | {"prompt": ASK_KEYWORDS})
     assert refused.json()["error"].startswith("this model is not calibrated for keywords")
     answer = client.post("/api/generate", json=given | {"format": "json"}).json()
     assert list(json.loads(answer["response"])) == ["caption"]
