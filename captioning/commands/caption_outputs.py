@@ -375,13 +375,13 @@ def spreadsheet_text(text: str) -> str:
     return f" {text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def write_table(rows: Iterable[Sequence[object]], path: Path) -> None:
+def write_table(rows: Iterable[Sequence[object]], path: Path, separator: str = ",") -> None:
     """Write a CSV file, with the mark by which Excel recognises UTF-8."""
     with (
         written_whole(path) as temporary,
         temporary.open("w", newline="", encoding="utf-8-sig", errors="backslashreplace") as file,
     ):
-        csv.writer(file).writerows(rows)
+        csv.writer(file, delimiter=separator).writerows(rows)
 
 
 def csv_line(row: Sequence[object]) -> str:

@@ -1,26 +1,28 @@
 """Copies of pages and tables with captions where they lack them: `caption --alt` and `--fill`."""
 
-import codecs
 import csv
-import io
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from html import escape
 from html.parser import HTMLParser
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
 from captioning.commands.caption_options import TextOptions
-from captioning.commands.caption_outputs import CaptionedPhoto, Output, spreadsheet_text
+from captioning.commands.caption_outputs import (
+    CaptionedPhoto,
+    Output,
+    spreadsheet_text,
+    write_table,
+)
 from captioning.data.photo_files import PARQUET
 from captioning.data.readers import CaptionTable
 from captioning.data.readers.rows import (
     JSON_LINES,
-    QUOTED,
     csv_lines,
     csv_separator,
     find_columns,
@@ -39,7 +41,7 @@ class FilledCopy(Output):
     """A copy of a file, ``NAME.captioned.SUFFIX`` beside it, with captions of its photos.
 
     Attributes:
-        gaps: the photo by the number of the picture or line that lacks its caption.
+        gaps: the photo by the number of the picture or row that lacks its caption.
     """
 
     def __init__(self, source: Path) -> None:
@@ -52,16 +54,12 @@ class FilledCopy(Output):
 
     @property
     def photos(self) -> list[Path]:
-        """The photos to caption.
-
-        Raises:
-            InputError: there are none.
-        """
+        """The photos to caption; InputError if there are none."""
         if not self.gaps:
             raise InputError(f"{self.source}: no photo without a caption in it; nothing to write")
         return list(dict.fromkeys(self.gaps.values()))
 
-    def leave_out(self, name: str, reason: str) -> None:
+    def leave_out(self, name: str, reason: object) -> None:
         """Name what gets no caption."""
         say(printable(f"captioning: {self.source}: left out: {name[:100]}: {reason}"))
         self._left_out += 1
@@ -70,30 +68,22 @@ class FilledCopy(Output):
         self._texts[captioned_photo.photo] = captioned_photo.texts[0].sure_text
 
     def finish(self) -> None:
-        texts = {number: self._texts.get(photo, "") for number, photo in self.gaps.items()}
-        captions = {number: text for number, text in texts.items() if text}
-        with written_whole(self.path) as temporary:
-            temporary.write_bytes(self.content(captions))
+        captions = {number: self._texts.get(photo, "") for number, photo in self.gaps.items()}
+        captions = {number: text for number, text in captions.items() if text}
+        self.write(captions)
         unreadable = sum(photo not in self._texts for photo in self.gaps.values())
-        counts = {
-            "filled": len(captions),
-            "not sure": len(texts) - len(captions) - unreadable,
-            "left out": self._left_out + unreadable,
-        }
-        line = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-        say(printable(f"captioning: {self.path}: {line}{self.note(captions)}"))
+        unsure = len(self.gaps) - len(captions) - unreadable
+        counts = (
+            f"{len(captions)} filled, {unsure} not sure, {self._left_out + unreadable} left out"
+        )
+        say(printable(f"captioning: {self.path}: {counts}"))
 
     @abstractmethod
-    def content(self, captions: Mapping[int, str]) -> bytes:
-        """The file with these captions in its gaps."""
-
-    def note(self, captions: Mapping[int, str]) -> str:
-        """What the last line says besides."""
-        return ""
+    def write(self, captions: Mapping[int, str]) -> None:
+        """Write the file with these captions in its gaps."""
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """An ``<img>`` of a page: where it starts, its text, and its attributes."""
 
     start: int
@@ -116,7 +106,7 @@ class PictureParser(HTMLParser):
         attributes = dict(reversed(attrs))  # of two of a name the first one counts
         if tag in ("title", "textarea"):  # which older versions of Python take for markup
             self.set_cdata_mode(tag)
-        if tag == "base":
+        elif tag == "base":
             self.base = self.base or attributes.get("href") or ""
         elif tag == "img":
             line, column = self.getpos()
@@ -141,51 +131,43 @@ class DescribedPage(FilledCopy):
         parser = PictureParser(self._text)
         self._pictures = parser.pictures
         for number, picture in enumerate(self._pictures):
-            if (picture.attributes.get("alt") or "").strip():
-                continue
-            name = _source_name(picture)
-            try:
-                self.gaps[number] = self._photo(picture, urljoin(parser.base, name))
-            except ValueError as error:
-                self.leave_out(name or picture.tag, str(error))
+            if not (picture.attributes.get("alt") or "").strip():
+                name = picture.attributes.get("src") or picture.tag
+                with suppress(UnicodeError):
+                    name = name.encode("latin-1").decode()
+                try:
+                    self.gaps[number] = self._photo(picture, urljoin(parser.base, name.strip()))
+                except ValueError as error:
+                    self.leave_out(name, error)
 
     def _photo(self, picture: Picture, address: str) -> Path:
         """The file of a picture; raises ValueError if it is to be left out."""
         attributes = picture.attributes
-        is_role = (attributes.get("role") or "").strip().lower() in ("presentation", "none")
-        if is_role or attributes.get("aria-hidden") == "true":
+        is_decorative = attributes.get("role") in ("presentation", "none")
+        if is_decorative or attributes.get("aria-hidden") == "true":
             raise ValueError("marked as decorative")
         if attributes.get("aria-label") or attributes.get("aria-labelledby"):
             raise ValueError("described by aria-label")
         parts = urlsplit(address)
-        path = unquote(parts.path)
-        if parts.scheme or parts.netloc or path.startswith("/") or not path:
+        if parts.scheme or parts.netloc or parts.path.startswith("/"):
             raise ValueError("no relative path; addresses are not fetched")
-        photo = self.source.parent / path
+        photo = self.source.parent / unquote(parts.path)
         if not photo.is_file():
             raise ValueError("no such file")
         return photo
 
-    def content(self, captions: Mapping[int, str]) -> bytes:
-        parts, end = [], 0
+    def write(self, captions: Mapping[int, str]) -> None:
+        parts, end, empty = [], 0, 0
         for number, caption in captions.items():
-            picture = self._pictures[number]
-            parts += [self._text[end : picture.start], _with_alt(picture.tag, caption)]
-            end = picture.start + len(picture.tag)
-        return "".join([*parts, self._text[end:]]).encode("latin-1")
-
-    def note(self, captions: Mapping[int, str]) -> str:
-        count = sum("alt" in self._pictures[number].attributes for number in captions)
-        meaning = "which says that a picture is decorative; check these"
-        return f"; {count:,} of the filled had an empty alt, {meaning}" if count else ""
-
-
-def _source_name(picture: Picture) -> str:
-    """The ``src`` of a picture, whose bytes were read as Latin-1."""
-    name = (picture.attributes.get("src") or "").strip()
-    with suppress(UnicodeError):
-        name = name.encode("latin-1").decode()
-    return name
+            start, tag, attributes = self._pictures[number]
+            parts += [self._text[end:start], _with_alt(tag, caption)]
+            end = start + len(tag)
+            empty += "alt" in attributes
+        with written_whole(self.path) as temporary:
+            temporary.write_bytes("".join([*parts, self._text[end:]]).encode("latin-1"))
+        if empty:
+            meaning = "an empty alt, which says that a picture is decorative; check these"
+            say(printable(f"captioning: {self.path}: {empty} of the filled had {meaning}"))
 
 
 def _with_alt(tag: str, caption: str) -> str:
@@ -199,7 +181,7 @@ def _with_alt(tag: str, caption: str) -> str:
 
 
 class FilledTable(FilledCopy):
-    """A CSV or TSV table whose rows have a caption; other lines stay as they are.
+    """A CSV or TSV table whose rows have a caption.
 
     Args:
         source: the table.
@@ -211,53 +193,37 @@ class FilledTable(FilledCopy):
         super().__init__(source)
         if source.suffix.lower() in (".json", *JSON_LINES, PARQUET):
             raise InputError(f"{source}: --fill takes a CSV or TSV table")
-        text = read_text(source)
-        self._separator, self._lines = csv_separator(text), list(csv_lines(text))
-        rows = [line for line in self._lines if any(line.values)]
-        if not rows:
+        lines = list(csv_lines(source))
+        self._rows: list[list[str]] = [line.value for line in lines]
+        if not lines:
             raise InputError(f"{source}: no rows; add some of file_name and caption")
-        header, has_names = header_of(rows[0].values)
+        for line in lines:
+            if isinstance(line.value, csv.Error):
+                raise InputError(f"{line.place}: not CSV ({line.value})")
+        header, is_row = header_of(self._rows[0])
         columns = find_columns(source, [dict.fromkeys(header, "")], caption_column, photo_column)
-        captions = [header.index(name) for name in columns.captions]
-        self._column = captions[0]
+        caption_places = [header.index(name) for name in columns.captions]
+        self._place = caption_places[0]
         names: dict[int, str] = {}
-        for number, line in enumerate(self._lines):
-            is_row = any(line.values) and not (has_names and line is rows[0])
-            if line.error or (is_row and len(line.values) != len(header)):
-                self.leave_out(f"line {line.number}", line.error or "another number of values")
-            elif is_row and not any(line.values[column].strip() for column in captions):
-                names[number] = photo_path(line.values[header.index(columns.photo)].strip())
+        for number, row in enumerate(self._rows):
+            if len(row) != len(header):
+                self.leave_out(f"line {lines[number].key}", "another number of values")
+            elif (number or is_row) and not any(row[place].strip() for place in caption_places):
+                names[number] = photo_path(row[header.index(columns.photo)].strip())
         photos = CaptionTable(source).photo_paths([*names.values()], source, required=False)
         self.gaps = dict(zip(names, photos, strict=True))
 
-    def content(self, captions: Mapping[int, str]) -> bytes:
-        texts = []
-        for number, line in enumerate(self._lines):
-            texts.append(line.text)
-            if number in captions:
-                values = list(line.values)
-                values[self._column] = spreadsheet_text(captions[number])
-                texts[-1] = self._row(values) + line.text[len(line.text.rstrip("\r\n")) :]
-        with opened(self.source) as file:
-            has_mark = file.read(3) == codecs.BOM_UTF8
-        return "".join(texts).encode("utf-8-sig" if has_mark else "utf-8", "backslashreplace")
-
-    def _row(self, values: list[str]) -> str:
-        if self._separator not in QUOTED:
-            return self._separator.join(value.replace(self._separator, " ") for value in values)
-        line = io.StringIO()
-        csv.writer(line, delimiter=self._separator, lineterminator="").writerow(values)
-        return line.getvalue()
+    def write(self, captions: Mapping[int, str]) -> None:
+        for number, caption in captions.items():
+            self._rows[number][self._place] = spreadsheet_text(caption)
+        write_table(self._rows, self.path, csv_separator(read_text(self.source)))
 
 
 def filled_copy(text_options: TextOptions) -> FilledCopy | None:
     """The copy that ``--alt`` or ``--fill`` asks for, if one of them is given."""
-    if text_options.alt is not None and text_options.fill is not None:
+    page, table = text_options.alt, text_options.fill
+    if page is not None and table is not None:
         raise InputError("--alt and --fill are of two files; give one of them")
-    if text_options.alt is not None:
-        return DescribedPage(text_options.alt)
-    if text_options.fill is not None:
-        return FilledTable(
-            text_options.fill, text_options.caption_column, text_options.photo_column
-        )
-    return None
+    if table is not None:
+        return FilledTable(table, text_options.caption_column, text_options.photo_column)
+    return None if page is None else DescribedPage(page)

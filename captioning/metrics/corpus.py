@@ -22,9 +22,9 @@ def corpus_scores(
     """Score one caption per image against its references, as `captioning score` does.
 
     Args:
-        candidates: a caption of each image: a list, or a mapping by image.
-        references: the reference captions of each image, or its only one: a list in the order of
-            the candidates, or a mapping, whose further images are ignored.
+        candidates: the caption of each image: a list, or a mapping by image.
+        references: the reference captions of each image, or its only one, in the same form; a
+            mapping may have further images, which are ignored.
         metrics: names of `captioning.metrics.registry`, such as BLEU, ROUGE-L, CIDEr and METEOR.
         tokenizer: splits captions into words.
 
@@ -38,8 +38,8 @@ def corpus_scores(
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     scorers = registry.scorers(names)
-    texts, reference_texts = _matched_texts(candidates, references)
-    tokens = corpus_tokens(texts, reference_texts, tokenizer)
+    matched = _matched(candidates, references)
+    tokens = corpus_tokens(*zip(*matched, strict=True), tokenizer=tokenizer)
     scores = [registry.score_tokens(scorers[name], *tokens) for name in names]
     return Scores.joined(scores).corpus
 
@@ -53,32 +53,25 @@ def corpus_tokens(
     return candidate_tokens, [list(map(tokenize, captions)) for captions in references]
 
 
-def _matched_texts(
-    candidates: PerImage,
-    references: PerImage,
-) -> tuple[list[str], list[list[str]]]:
+def _matched(candidates: PerImage, references: PerImage) -> list[tuple[str, list[str]]]:
     """The candidate and the references of each image."""
-    if isinstance(candidates, Mapping) and isinstance(references, Mapping):
-        images: list[Any] = list(candidates)
-        missing = [image for image in images if image not in references]
-        if missing:
-            raise InputError(f"image {missing[0]!r} has a caption but no reference")
-        texts = [candidates[image] for image in images]
-        captions = [references[image] for image in images]
-    elif isinstance(candidates, Mapping) or isinstance(references, Mapping):
+    if not isinstance(candidates, Mapping) and not isinstance(references, Mapping):
+        if len(candidates) != len(references):
+            lengths = f"{len(candidates)} candidates, but references of {len(references)} images"
+            raise InputError(lengths)
+        candidates, references = dict(enumerate(candidates)), dict(enumerate(references))
+    if not (isinstance(candidates, Mapping) and isinstance(references, Mapping)):
         raise InputError("give candidates and references both as lists, or both by image")
-    else:
-        texts, captions = list(candidates), list(references)
-        images = list(range(len(texts)))
-        if len(texts) != len(captions):
-            raise InputError(f"{len(texts)} candidates, but references of {len(captions)} images")
-    if not images:
-        raise InputError("there are no captions to score")
-    reference_texts = [[one] if isinstance(one, str) else list(one) for one in captions]
-    for image, text, image_references in zip(images, texts, reference_texts, strict=True):
-        if not image_references:
+    matched = []
+    for image, caption in candidates.items():
+        texts = references.get(image, [])
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        if not texts:
             raise InputError(f"image {image!r} has a caption but no reference")
-        for caption in (text, *image_references):
-            if not isinstance(caption, str):
-                raise InputError(f"image {image!r}: {format_value(caption)} is not a caption")
-    return texts, reference_texts
+        for text in (caption, *texts):
+            if not isinstance(text, str):
+                raise InputError(f"image {image!r}: {format_value(text)} is not a caption")
+        matched.append((caption, texts))
+    if not matched:
+        raise InputError("there are no captions to score")
+    return matched

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_files import PARQUET, parquet_rows
@@ -165,38 +165,20 @@ def parse_json_lines(file: Path, text: str) -> tuple[list[Entry], list[Problem]]
     return entries, problems
 
 
-class CsvLine(NamedTuple):
-    """A row of a file, which may have several lines.
-
-    Attributes:
-        number: of its first line, from 1.
-        text: as it is in the file.
-        values: those of its columns; none if it is not CSV.
-        error: why it is not CSV.
-    """
-
-    number: int
-    text: str
-    values: list[str]
-    error: str = ""
-
-
 def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
     """The rows as dictionaries by column; those with too few or too many values are problems."""
     entries: list[Entry] = []
     problems: list[Problem] = []
     header: list[str] = []
-    for number, _, values, error in csv_lines(read_text(file)):
-        line = Entry(f"{file}: line", number, values)
-        if error:
+    for line in csv_lines(file):
+        values = line.value
+        if isinstance(values, csv.Error):
             advice = 'write a quote inside a quoted caption as ""'
-            problems.append(Problem(MALFORMED, f"{line.place}: not CSV ({error}); {advice}"))
-            continue
-        if not any(values):
+            problems.append(Problem(MALFORMED, f"{line.place}: not CSV ({values}); {advice}"))
             continue
         if not header:
-            header, has_names = header_of(values)
-            if has_names:
+            header, is_row = header_of(values)
+            if not is_row:
                 continue
         if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
             # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
@@ -211,7 +193,7 @@ def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
 
 
 def csv_separator(text: str) -> str:
-    """What separates the values of a table: the first separator of its first line."""
+    """What separates the values of a table, by its first line."""
     first_line = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     positions = {
         separator: first_line.find(separator) for separator in SEPARATORS if separator in first_line
@@ -219,39 +201,41 @@ def csv_separator(text: str) -> str:
     return min(positions, key=lambda separator: positions[separator], default=SEPARATORS[0])
 
 
-def csv_lines(text: str) -> Iterator[CsvLine]:
-    """The rows of a table's text, also those that are empty or not CSV."""
+def csv_lines(file: Path) -> Iterator[Entry]:
+    """The values of each line that is not empty, or the error of one that is not CSV."""
+    text = read_text(file)
     separator = csv_separator(text)
-    lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(
-        lines,
+        io.StringIO(text, newline=""),
         strict=True,
         skipinitialspace=True,
         delimiter=separator,
         quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
-    while (start := reader.line_num) < len(lines):
-        values: list[str] = []
-        message = ""
+    while True:
+        number = reader.line_num + 1  # a row may have several lines
         try:
-            values = next(reader)
+            values = next(reader, None)
         except csv.Error as error:
-            message = str(error)
-        if separator not in QUOTED:
-            values = list(map(_unquoted, values))
-        yield CsvLine(start + 1, "".join(lines[start : reader.line_num]), values, message)
+            yield Entry(f"{file}: line", number, error)
+            continue
+        if values is None:
+            return
+        if any(values):
+            values = values if separator in QUOTED else list(map(_unquoted, values))
+            yield Entry(f"{file}: line", number, values)
 
 
 def header_of(values: Sequence[str]) -> tuple[list[str], bool]:
-    """The columns of a table by its first row, and whether that has their names, not a photo."""
-    header = [column.strip() for column in values]
-    has_names = not is_photo_name(header[0])
-    return (header if has_names else _default_header(len(header))), has_names
+    """The columns of a table by its first line, and whether that is a row: it names a photo.
 
-
-def _default_header(count: int) -> list[str]:
-    """The columns of a table without a header: its photos, and its captions if it has two."""
-    return ["file_name", "caption" if count == 2 else "2", *map(str, range(3, count + 1))][:count]
+    A table without a header has a column of photos, and if it has two, one of captions.
+    """
+    header, count = [column.strip() for column in values], len(values)
+    if not is_photo_name(header[0]):
+        return header, False
+    second = "caption" if count == 2 else "2"
+    return ["file_name", second, *map(str, range(3, count + 1))][:count], True
 
 
 def _unquoted(value: str) -> str:
