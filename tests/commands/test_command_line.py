@@ -310,7 +310,7 @@ def test_functions_have_the_options_of_the_command_line_as_keywords(shapes_data:
 def test_functions_take_lists_and_paths(
     checkpoint: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
-    options = {"model": checkpoint, "limit": 2, "out": tmp_path, "map": ["attention", "gradient"]}
+    options = {"model": checkpoint, "limit": 1, "out": tmp_path, "map": ["attention", "gradient"]}
     scores = captioning.ground(data=[str(shapes_data)], references=True, **options)
     assert list(scores) == ["attention", "gradient"]
 

@@ -19,16 +19,6 @@ from tests.training.conftest import QUICK
 Capture = pytest.CaptureFixture[str]
 
 
-def test_train_ends_with_where_the_best_checkpoint_is(
-    tiny_config: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
-    assert main(["train", "--config", str(tiny_config), *options]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [str(tmp_path / "run/best.ckpt")]
-    assert Path(lines[0]).exists()
-
-
 def test_a_configuration_names_classes_of_an_imported_module(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -67,6 +57,7 @@ def test_train_and_evaluate_take_the_features_that_were_computed_before(
     with monkeypatch.context() as patch:  # no photo is read
         patch.setattr("captioning.data.preprocessing.read_reduced_photo", None)
         assert main(train) == 0
+        assert capsys.readouterr().out == f"{run / 'best.ckpt'}\n"
         assert main([*evaluate, "--out", str(tmp_path / "a"), "--features", features]) == 0
     assert main([*evaluate, "--out", str(tmp_path / "b")]) == 0
     for name in ("captions.json", "scores.json"):
@@ -138,15 +129,20 @@ def test_an_unreadable_photo_met_in_training(
     ("given", "expected"),
     [
         ("--checkpoints.monitor=val/BLEU", "no score 'val/BLEU'; choose from val/BLEU-1, "),
+        ("--validation_grounding.map=lime", "unknown map 'lime'; choose from attention, "),
+        ("--validation_page.maps=[lime]", "unknown map 'lime'; choose from attention, "),
         ("--trainer.accelerator=gpu --trainer.devices=9", "the trainer cannot do this"),
-        ("--model.encoder.init_args.backbone=resnet19", "unknown backbone 'resnet19'"),
+        ("--trainer.precision=bf16-true", "rounds away most steps of the weights; take 32-true"),
         ("--data.min_count=99", "lower data.min_count"),
         ("--data.features=features", "set data.features to null"),
-        ("--data.reader.init_args.root=nowhere", "nowhere"),
+        ("--data.reader=captioning.data.readers.PhotoShards", "PhotoShards was removed; "),
+        ("--model.objective.init_args.consensus=1", "consensus was removed, "),
+        ("--model.decoder=LSTMDecodr", "LSTMDecodr"),
+        ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
         ("--model.encoder.init_args.zzz=3", "Option 'zzz' is not accepted"),
         ("--data.batch_size=many", "data.batch_size"),
+        ("--config=no_such", "no such file; give one, or one of "),
         ("stray", "stray"),
-        ("model: {learnin_rate: 1}", "learnin_rate"),
         ("model: {decoder: {init_args: {hiden_dim: 3}}}", "hiden_dim"),
         ("model: [1", "delta.yaml: "),
         ("just words", "delta.yaml: "),

@@ -41,7 +41,7 @@ def meets(tokens: list[int], begin: Any = (), avoid: Any = (), must_say: Any = (
 
 
 @every_constraint
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_wide_beam_is_brute_force(
     decoder: Decoder, annotations: Tensor, constraints: dict[str, Any], seed: int
 ) -> None:

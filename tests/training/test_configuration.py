@@ -14,22 +14,6 @@ from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.training.conftest import Patch, Train
 
 
-@pytest.mark.parametrize(
-    ("option", "told"),
-    [
-        ("--model.decoder=LSTMDecodr", r"model\.decoder.*LSTMDecodr"),
-        ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
-        ("--data.reader=captioning.data.readers.PhotoShards", "PhotoShards was removed; .*unpack"),
-        ("--model.objective.init_args.consensus=1", "consensus was removed, .*; delete it from"),
-        ("--trainer.precision=bf16-true", "rounds away most steps of the weights; take 32-true"),
-        ("--config=no_such", "no such file; give one, or one of .*flickr8k"),
-    ],
-)
-def test_a_wrong_option_is_named(tiny_config: Path, option: str, told: str) -> None:
-    with plain_messages(), pytest.raises(InputError, match=told):
-        TrainCLI(["--config", str(tiny_config), option])
-
-
 def test_configurations_of_earlier_finetunings_find_their_reader(
     tiny_config: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
@@ -76,7 +60,7 @@ def test_what_lightning_refuses_is_one_line(train_into: Train) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["encoder.init_args.backbone=timm/vit_giant_patch14_224", "decoder.hidden_dim=16384"]
+    "option", ["encoder.init_args.backbone=timm/resnet50", "decoder.hidden_dim=16384"]
 )
 def test_a_model_of_too_many_parameters_is_refused(
     option: str, train_into: Train, monkeypatch: Patch

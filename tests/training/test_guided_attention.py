@@ -69,6 +69,7 @@ def test_the_guide_is_the_divergence_from_peaked_maps() -> None:
     assert guide_loss(target, target, is_word).item() == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("guide", [0.0, 1.0])
 def test_with_the_guide_attention_comes_to_agree_with_evidence(
     captioner: Captioner, seen: Tensor, guide: float

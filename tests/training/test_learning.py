@@ -56,8 +56,8 @@ def test_six_scenes_are_learnt_by_heart(
         *("--model.objective.init_args.label_smoothing", "0"),
         *("--model.objective.init_args.attention_penalty", "0"),
         *("--model.search.init_args.max_length", "20" if tokenizer == "ptb" else "40"),
-        *("--model.learning_rate", "1e-2", "--model.encoder_learning_rate", "4e-3"),
-        *("--trainer.max_epochs", "60", "--trainer.check_val_every_n_epoch", "60"),
+        *("--model.learning_rate", "1.5e-2", "--model.encoder_learning_rate", "6e-3"),
+        *("--trainer.max_epochs", "40", "--trainer.check_val_every_n_epoch", "40"),
     )
     captioner = load(folder / "best.ckpt", kernels=kernels == "on")
     records = Coco(data).read().records("train")

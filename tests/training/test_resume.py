@@ -81,14 +81,12 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
     assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
 
 
+@pytest.mark.usefixtures("two_epochs")
 def test_later_steps_are_compiled_also_when_resumed(train_into: Train, monkeypatch: Patch) -> None:
     is_compiled: list[bool] = []
     monkeypatch.setattr("captioning.kernels.compiled.compile_from_now", is_compiled.append)
-    train_into("run", "--compile_after=4", ONE)
-    assert is_compiled == [False] * 3 + [False]  # the training is over
-    is_compiled.clear()
-    train_into("run", "--compile_after=4", TWO, "--resume")
-    assert is_compiled == [False] + [True] * 2 + [False]
+    train_into("run", "--compile_after=7", "--resume")
+    assert is_compiled == [False, True, True, False]  # of steps 7, 8 and 9; the training is over
 
 
 def test_on_a_gpu_encoder_and_loss_are_compiled(train_into: Train, monkeypatch: Patch) -> None:
@@ -117,18 +115,6 @@ def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     last = ended.stderr.splitlines()[-1]
     assert last == "captioning: interrupted; continue by the same command with --resume"
     assert ended.stdout == ""
-
-
-def test_resuming_without_the_order_of_the_photos_is_said(
-    train_into: Train, two_epochs: Path, capsys: Capture
-) -> None:
-    content = saved(two_epochs)
-    del content["CaptionData"]
-    torch.save(content, two_epochs / "last.ckpt")
-    train_into("run", "--resume")
-    warning = "last.ckpt: lacks the order of the photos, which will be another one"
-    assert warning in capsys.readouterr().err
-    assert "CaptionData" in saved(two_epochs)
 
 
 def test_a_moved_run_resumes_with_its_best_checkpoint(
@@ -239,17 +225,22 @@ def test_scores_of_0_stop_nothing(train_into: Train, monkeypatch: Patch, capsys:
     assert "best val/BLEU-4: 0.0000, as no caption resembles" in capsys.readouterr().err
 
 
-def test_a_resumed_training_reports_changed_settings(
+def test_a_resumed_training_reports_changed_settings_and_another_order_of_photos(
     train_into: Train, two_epochs: Path, capsys: Capture
 ) -> None:
     before = (two_epochs / "config.yaml").read_bytes()
     for option in ("learning_rate=0.5", "weight_decay=0.5"):
         with pytest.raises(InputError, match=r"model\.\w+: resumed with 0\.5, begun with 0\.\d+"):
             train_into("run", f"--model.{option}", "--resume")
+    content = saved(two_epochs)
+    del content["CaptionData"]
+    torch.save(content, two_epochs / "last.ckpt")
     capsys.readouterr()
     train_into("run", "--data.batch_size=3", "--resume")
-    lines = capsys.readouterr().err.splitlines()
-    assert "resumed with another data.batch_size: 2 before, 3 now" in lines
+    told = capsys.readouterr().err
+    assert "resumed with another data.batch_size: 2 before, 3 now" in told.splitlines()
+    assert "last.ckpt: lacks the order of the photos, which will be another one" in told
+    assert "CaptionData" in saved(two_epochs)
     assert (two_epochs / "config.yaml").read_bytes() != before
 
 
