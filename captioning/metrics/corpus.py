@@ -38,8 +38,8 @@ def corpus_scores(
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     scorers = registry.scorers(names)
-    matched = _matched(candidates, references)
-    tokens = corpus_tokens(*zip(*matched, strict=True), tokenizer=tokenizer)
+    texts, reference_texts = _matched(candidates, references)
+    tokens = corpus_tokens(texts, reference_texts, tokenizer)
     scores = [registry.score_tokens(scorers[name], *tokens) for name in names]
     return Scores.joined(scores).corpus
 
@@ -53,8 +53,8 @@ def corpus_tokens(
     return candidate_tokens, [list(map(tokenize, captions)) for captions in references]
 
 
-def _matched(candidates: PerImage, references: PerImage) -> list[tuple[str, list[str]]]:
-    """The candidate and the references of each image."""
+def _matched(candidates: PerImage, references: PerImage) -> tuple[list[str], list[list[str]]]:
+    """The candidates, and the references of each."""
     if not isinstance(candidates, Mapping) and not isinstance(references, Mapping):
         if len(candidates) != len(references):
             lengths = f"{len(candidates)} candidates, but references of {len(references)} images"
@@ -62,7 +62,9 @@ def _matched(candidates: PerImage, references: PerImage) -> list[tuple[str, list
         candidates, references = dict(enumerate(candidates)), dict(enumerate(references))
     if not (isinstance(candidates, Mapping) and isinstance(references, Mapping)):
         raise InputError("give candidates and references both as lists, or both by image")
-    matched = []
+    if not candidates:
+        raise InputError("there are no captions to score")
+    reference_texts = []
     for image, caption in candidates.items():
         texts = references.get(image, [])
         texts = [texts] if isinstance(texts, str) else list(texts)
@@ -71,7 +73,5 @@ def _matched(candidates: PerImage, references: PerImage) -> list[tuple[str, list
         for text in (caption, *texts):
             if not isinstance(text, str):
                 raise InputError(f"image {image!r}: {format_value(text)} is not a caption")
-        matched.append((caption, texts))
-    if not matched:
-        raise InputError("there are no captions to score")
-    return matched
+        reference_texts.append(texts)
+    return list(candidates.values()), reference_texts

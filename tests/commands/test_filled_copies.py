@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from unittest.mock import ANY
 
 import pytest
 
@@ -117,7 +116,7 @@ def test_tables_of_every_separator_are_read_again(
     assert main(["caption", "--fill", str(table), *model]) == 0
     records = CaptionTable(folder / "table.captioned.csv", val_fraction=0.0).read().records("train")
     assert [record.image.name for record in records] == ["a.jpg", "b c.jpg"]
-    assert [record.captions for record in records] == [(ANY,), ('a "big" dog',)]
+    assert records[1].captions == ('a "big" dog',)
 
 
 def test_captions_that_the_model_is_not_sure_of_stay_empty(folder: Path, capsys: Capture) -> None:
