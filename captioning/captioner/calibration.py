@@ -63,7 +63,7 @@ BIAS = "bias"
 """The bias of a review's regression, among its weights."""
 
 
-PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.37, -0.31, 0.33, 1.21), strict=True))
+PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.48, -0.38, 0.30, 1.29), strict=True))
 PHOTO_CAPTION_WEIGHTS = dict(zip((*CAPTION_FEATURES, BIAS), (3.0, 0.43, 1.8), strict=True))
 """The weights of the model that comes with the package, for models without their own."""
 

@@ -11,17 +11,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from captioning.captioner.decoded_batch import token_log_probs
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.data.dataset import pad_captions
 from captioning.data.vocabulary import PAD, UNK, Vocabulary
-from captioning.models.decoder import Memory
+from captioning.search.search import generable_log_probs
 
 ALTERNATIVES = 3
 """Alternatives to each word."""
 
-SWAP_BATCH = 16
-"""Captions of each photo with another word that are read at once, so that their logits fit."""
+SWAP_BATCH = 128
+"""Captions with another word that are read at once, so that their logits fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +59,14 @@ class ReviewFeatures:
             prior: `ReviewCalibration.prior`.
             vectors: the adapted annotation vectors of the photos.
             captions: the words of each caption of each photo.
-            places: image, caption and place of each word to judge, image by image.
+            places: image, caption and place of each word to judge.
         """
         ids = [
             [torch.tensor(vocabulary.ids(words)[1:]) for words in photo_captions]
             for photo_captions in captions
         ]
         tokens = pad_captions(ids).to(network.device)
-        memory = network.remember(vectors)
-        logits, _ = network.teacher_forcing(memory, tokens)
+        logits, _ = network.teacher_forcing(network.remember(vectors), tokens)
         rows = tokens.flatten(0, 1)[None]  # without photos, all are captions of one image
         prior_memory = network.remember(vectors.new_tensor(prior)[None, None])
         blind_logits, _ = network.teacher_forcing(prior_memory, rows)
@@ -81,7 +79,7 @@ class ReviewFeatures:
         if places and len(_content_ids(vocabulary)) > 1:
             judged = torch.tensor(places, device=network.device).unbind(dim=1)
             substitutes = content_alternatives(logits[judged], tokens[judged], vocabulary)
-            swap_log_probs = _swap_log_probs(network, memory, tokens, places, substitutes)
+            swap_log_probs = _swap_log_probs(network, vectors, tokens, judged, substitutes)
             caption_log_probs = log_probs[judged[:2]].sum(dim=1)
             swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1)
         return cls(
@@ -105,41 +103,50 @@ def content_alternatives(
 
 def _swap_log_probs(
     network: InferenceNetwork,
-    memory: Memory,
+    vectors: Float[Tensor, "B L A"],
     tokens: Int[Tensor, "B N T"],
-    places: Sequence[tuple[int, int, int]],
+    judged: tuple[Int[Tensor, " n"], Int[Tensor, " n"], Int[Tensor, " n"]],
     substitutes: Int[Tensor, "n K"],
 ) -> Float[Tensor, "n K"]:
     """Return the log probability of captions with other words in one place.
 
-    What is said after the word counts, too: a cat on a leash is rather a dog.
+    What is said after the word counts, too: a cat on a leash is rather a dog. One photo at a time,
+    since photos have different numbers of words, and padding would take most of the time.
 
     Args:
         network: the model.
-        memory: of the photos.
+        vectors: the adapted annotation vectors of the photos.
         tokens: the captions.
-        places: image, caption and place of each word that is replaced, image by image.
+        judged: image, caption and place of each word that is replaced.
         substitutes: the words to put there.
     """
-    captions: list[list[Tensor]] = [[] for _ in tokens]
-    for (image, rank, place), words in zip(places, substitutes.cpu(), strict=True):
-        swapped = tokens[image, rank].cpu().repeat(len(words), 1)
-        swapped[:, place] = words
-        captions[image] += swapped.unbind()
-    swapped_tokens = pad_captions(captions).to(network.device)
-    log_probs = []
-    for chunk in swapped_tokens.split(SWAP_BATCH, dim=1):
-        logits, _ = network.teacher_forcing(memory, chunk)
-        log_probs.append(_known_log_probs(logits, chunk).sum(dim=2))
-    is_caption = (swapped_tokens != PAD).any(dim=2)
-    return torch.cat(log_probs, dim=1)[is_caption].view(substitutes.shape)
+    images, ranks, places = judged
+    count = substitutes.shape[1]
+    captions = tokens[images, ranks][:, None].repeat(1, count, 1)
+    captions.scatter_(2, places[:, None, None].expand(-1, count, 1), substitutes[..., None])
+    log_probs = torch.empty(substitutes.shape, device=tokens.device)
+    for image in images.unique():
+        is_of_image = images == image
+        image_captions = captions[is_of_image].flatten(0, 1)
+        length = int((image_captions != PAD).sum(dim=1).max())
+        memory = network.remember(vectors[image][None])
+        caption_log_probs = []
+        for batch in image_captions[None, :, :length].split(SWAP_BATCH, dim=1):
+            logits, _ = network.teacher_forcing(memory, batch)
+            caption_log_probs.append(_known_log_probs(logits, batch).sum(dim=2))
+        log_probs[is_of_image] = torch.cat(caption_log_probs, dim=1).view(-1, count)
+    return log_probs
 
 
 def _known_log_probs(
     logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"]
 ) -> Float[Tensor, "B N T"]:
     """Return the log probability of each token; 0 at PAD and UNK."""
-    return token_log_probs(logits, tokens).masked_fill(tokens == UNK, 0.0)
+    is_known = (tokens != PAD) & (tokens != UNK)
+    known_log_probs = generable_log_probs(logits[is_known])  # of the logits, half are of padding
+    log_probs = torch.zeros(tokens.shape, device=tokens.device)
+    log_probs[is_known] = known_log_probs.gather(1, tokens[is_known][:, None]).squeeze(1)
+    return log_probs
 
 
 def _content_ids(vocabulary: Vocabulary) -> list[int]:

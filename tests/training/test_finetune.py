@@ -18,6 +18,7 @@ from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco, reader_for
+from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.captions import split_captions
@@ -26,10 +27,11 @@ from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
 from captioning.training.finetune import START_WEIGHTS, Plan, best_between, finetune
 from captioning.training.finetune.choice import Selection, cider_report
-from captioning.training.finetune.messages import say_plan
+from captioning.training.finetune.messages import say_outliers, say_plan
 from captioning.training.finetune.photos import CaptionWords, read_photos
 from captioning.training.initial import interpolate
 from captioning.training.train_cli import train
+from captioning.web.page import PHOTOS
 from tests.training.conftest import Capture, Patch
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
@@ -76,7 +78,9 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert re.search(
         r"calibrated on each half of .*; calibration error \d\.\d{3} of captions", told.err
     )
-    assert load(model).calibration is not None  # though its start has none
+    calibration = load(model).calibration
+    assert calibration is not None  # though its start has none
+    assert calibration.review is not None
     assert "of 9 everyday photos have another caption now, such as cat.jpg: " in told.err
     examples = (out / "examples.html").read_text()
     assert examples.count("<img") == examples.count("before: ") > 3
@@ -393,6 +397,22 @@ def test_most_of_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path
     assert choice.is_earlier
     assert choice.captions == captions
     assert not choose(earlier_train_ids=[record.image_id for record in records]).is_earlier
+
+
+@pytest.mark.integration
+def test_captions_that_fit_their_photos_far_less_than_others_are_named(capsys: Capture) -> None:
+    start = load("photos")
+    files = sorted(PHOTOS.values())
+    captions = [caption.text for caption in start(files)]
+    for exchanged in (False, True):
+        if exchanged:
+            captions[3] = "a man riding a wave on a surfboard"
+        records = [
+            Record(file, file.name, (caption,))
+            for file, caption in zip(files, captions, strict=True)
+        ]
+        say_outliers(start, records, "photos")
+        assert ("1 of 9 captions" in capsys.readouterr().err) is exchanged
 
 
 @pytest.mark.integration

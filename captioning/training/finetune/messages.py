@@ -123,16 +123,15 @@ def caption_with_start(
     return StartCaptions(texts, report, manner, content, confidences, seconds)
 
 
-def say_outliers(start: Captioner, photos: Photos, folder: str | Path) -> None:
+def say_outliers(start: Captioner, records: Sequence[Record], folder: str | Path) -> None:
     """Say which captions fit their photos far less than others, if there are any."""
-    captions = review_captions(start, photos.train[:MAX_REVIEWED], judge_words=False)
-    doubtful_captions = outliers(captions)
-    if doubtful_captions:
-        least = doubtful_captions[0]
+    captions = review_captions(start, records[:MAX_REVIEWED], judge_words=False)
+    least = outliers(captions)
+    if least:
         say(
-            f"{len(doubtful_captions):,} of {len(captions):,} training captions fit their photos "
-            f'far less than the others, such as "{least.text}" of {least.photo.name}; '
-            f"captioning check {folder} --review lists the least fitting"
+            f"{len(least):,} of {len(captions):,} captions fit their photos far less than the "
+            f'others, such as "{least[0].text}" of {least[0].photo.name}; '
+            f"captioning check {folder} --review shows those that fit least"
         )
 
 

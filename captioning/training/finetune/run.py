@@ -91,7 +91,7 @@ def finetune(
         plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
     if start_captions.are_related:
-        say_outliers(start, photos, folder)
+        say_outliers(start, photos.train, folder)
     finetuning = Finetuning(start, str(model), photos, words, plan, start_captions, run_folder)
     checkpoint = finetuning.train(arguments, continues=continues, overwrite=overwrite)
     if run_folder.is_finished():  # nothing was left to train
