@@ -17,12 +17,15 @@ import torch
 
 from captioning.captioner import Captioner, export, load
 from captioning.captioner.calibration import CAPTION_FEATURES, WORD_FEATURES, ReviewCalibration
+from captioning.data.dataset import pad_captions
 from captioning.data.readers import reader_for
 from captioning.data.records import Record
 from captioning.data.tokenizers import tokenizer
+from captioning.data.vocabulary import PAD
 from captioning.evaluation.calibration_report import Reliability
 from captioning.evaluation.review_examples import Example, review_examples
 from captioning.evaluation.review_fit import (
+    BATCH_SIZE,
     LabelledFeatures,
     caption_features,
     fit_review,
@@ -30,6 +33,10 @@ from captioning.evaluation.review_fit import (
     memory_vectors,
     separation,
 )
+
+BLIND_WEIGHT = 0.25
+"""Weight of the log probability without the photo in the score of a caption of a pair. On replaced
+nouns of Flickr8k's validation photos 0 to 0.5 are as good (0.907 to 0.902 of 560 pairs)."""
 
 SAMPLES = 1000
 """Samples of the bootstrap."""
@@ -62,7 +69,7 @@ def main() -> None:
         pairs = json.loads(options.pairs.read_text())
         pairs = [pair for pair in pairs if pair["file_name"] in rows]
         pair_vectors = vectors[[rows[pair["file_name"]] for pair in pairs]]
-        print_pairs(captioner, pairs, pair_vectors, review)
+        print_pairs(captioner, pairs, pair_vectors, review.prior)
 
 
 def val_records(data: str, limit: int | None) -> list[Record]:
@@ -76,7 +83,7 @@ def print_tasks(
     vectors: torch.Tensor,
     review: ReviewCalibration,
 ) -> None:
-    """Print how well captions of other photos, and replaced nouns, are told from right ones."""
+    """Print how well captions of other photos, and replaced nouns, are told from true ones."""
     captions = [example.captions for example in examples]
     nouns = [example.nouns for example in examples]
     features = caption_features(captioner, vectors, review.prior, captions, nouns)
@@ -111,26 +118,59 @@ def print_pairs(
     captioner: Captioner,
     pairs: Sequence[Mapping[str, Any]],
     vectors: torch.Tensor,
-    review: ReviewCalibration,
+    prior: Sequence[float],
 ) -> None:
-    """Print the share of pairs whose right caption has the higher sum of its words' log-odds."""
+    """Print the share of pairs whose true caption has the higher score."""
     split = tokenizer(captioner.vocabulary.tokenizer)
     captions = [[split(pair["caption"]), split(pair["negative_caption"])] for pair in pairs]
-    features = caption_features(captioner, vectors, review.prior, captions)
-    weights = np.array([review.word_weights[name] for name in WORD_FEATURES])
+    log_probs = caption_log_probs(captioner, vectors, captions)
+    prior_vectors = torch.tensor(prior).expand(len(pairs), 1, -1)
+    blind_log_probs = caption_log_probs(captioner, prior_vectors, captions)
+    scores = log_probs - BLIND_WEIGHT * blind_log_probs
+    is_right = torch.stack(
+        [scores[:, 0] > scores[:, 1], blind_log_probs[:, 0] > blind_log_probs[:, 1]]
+    )
     known_words = frozenset(captioner.vocabulary.words)
-    results: defaultdict[str, list[tuple[bool, bool]]] = defaultdict(list)
-    for pair, words, caption_pair in zip(pairs, captions, features, strict=True):
-        right, wrong = (caption.words.sum(axis=0) for caption in caption_pair)
-        result = bool(right @ weights > wrong @ weights), bool(right[1] > wrong[1])
+    results: defaultdict[str, list[list[bool]]] = defaultdict(list)
+    for pair, (true_words, wrong_words), result in zip(
+        pairs, captions, is_right.T.tolist(), strict=True
+    ):
         results[pair["kind"]].append(result)
-        if known_words.issuperset(words[0] + words[1]):
+        if known_words.issuperset(true_words + wrong_words):
             results[f"{pair['kind']}, all words known"].append(result)
     for kind, kind_results in sorted(results.items()):
         share, blind = np.mean(kind_results, axis=0)
         spread = 1.96 * (share * (1 - share) / len(kind_results)) ** 0.5
         title = f"{kind} ({len(kind_results)})"
         print(f"{title:38} {share:.2f} (+-{spread:.2f})  blind {blind:.2f}")
+
+
+@torch.no_grad()
+def caption_log_probs(
+    captioner: Captioner, vectors: torch.Tensor, captions: Sequence[Sequence[Sequence[str]]]
+) -> torch.Tensor:
+    """Return the log probability of each caption of each photo.
+
+    A word that the model does not know has the probability of `<unk>`: left out, it would be
+    likelier than any other word.
+
+    Args:
+        captioner: the model.
+        vectors: the adapted annotation vectors of each photo.
+        captions: the words of each caption of each photo.
+    """
+    network, log_probs = captioner.network, []
+    for start in range(0, len(captions), BATCH_SIZE):
+        ids = [
+            [torch.tensor(captioner.vocabulary.ids(words)[1:]) for words in photo_captions]
+            for photo_captions in captions[start : start + BATCH_SIZE]
+        ]
+        tokens = pad_captions(ids)
+        memory = network.remember(vectors[start : start + BATCH_SIZE])
+        logits, _ = network.teacher_forcing(memory, tokens)
+        token_log_probs = logits.log_softmax(dim=3).gather(3, tokens[..., None]).squeeze(3)
+        log_probs.append(token_log_probs.masked_fill(tokens == PAD, 0.0).sum(dim=2))
+    return torch.cat(log_probs)
 
 
 if __name__ == "__main__":
