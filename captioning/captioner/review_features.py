@@ -77,10 +77,11 @@ class ReviewFeatures:
         log_ratios = means - blind_log_probs.sum(dim=2) / counts
         swaps = torch.zeros_like(log_probs)
         if places and len(_content_ids(vocabulary)) > 1:
-            judged = torch.tensor(places, device=network.device).unbind(dim=1)
+            images, ranks, words = torch.tensor(places, device=network.device).unbind(dim=1)
+            judged = images, ranks, words
             substitutes = content_alternatives(logits[judged], tokens[judged], vocabulary)
             swap_log_probs = _swap_log_probs(network, vectors, tokens, judged, substitutes)
-            caption_log_probs = log_probs[judged[:2]].sum(dim=1)
+            caption_log_probs = log_probs[images, ranks].sum(dim=1)
             swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1)
         return cls(
             tokens=tokens,
