@@ -183,8 +183,9 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
 
 @pytest.fixture(scope="session")
 def checkpoint(trained: Trained) -> Path:
-    """What `captioning train` leaves behind; not to be changed by a test."""
-    return trained("run") / "best.ckpt"
+    """What `captioning train` leaves behind, without a page; not to be changed by a test."""
+    pages = ("--validation_page.images=0", "--validation_grounding.images=0")
+    return trained("run", *pages) / "best.ckpt"
 
 
 @pytest.fixture(scope="module")  # while it runs, no other test of its thread may use asyncio

@@ -10,13 +10,12 @@ import wandb
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocotools.coco import COCO
 
-from captioning.captioner import load
+from captioning.captioner import Captioner, load
 from captioning.commands import main, options
 from captioning.data.tokens import tokenize
-from captioning.maps import MAPS, NEEDS_EVIDENCE, head_names
-from captioning.models import TransformerDecoder
-from tests.conftest import Trained, draw_photos, refusal
-from tests.training.conftest import QUICK
+from captioning.maps import MAPS, NEEDS_EVIDENCE, available_maps, head_names
+from captioning.models import Model, TransformerDecoder
+from tests.conftest import DECODERS, checkpoint_of, draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -107,20 +106,21 @@ def test_scores_table_and_pictures_are_in_wandbs_run(
         assert kept.read_bytes() == (folder / f"{name}.png").read_bytes()
 
 
-def test_several_maps_of_given_captions_are_one_table(
+def test_all_maps_of_given_captions_are_one_table(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     given = [*arguments(checkpoint, shapes_data, tmp_path), "--references", "--limit", "1"]
-    assert main([*given, "--map", "gradient", "--map", "occlusion"]) == 0
+    assert main([*given, "--map", "all"]) == 0
+    names = [*available_maps(load(checkpoint).model)]
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["map", "gradient", "occlusion"]
+    assert [line.split()[0] for line in lines[: 1 + len(names)]] == ["map", *names]
     found = json.loads((tmp_path / "maps.json").read_text())
-    assert list(found) == ["gradient", "occlusion"]
+    assert list(found) == names
     for name, report in found.items():
         assert (report["map"], report["captions"]) == (name, "references")
         assert report["milliseconds"] > 0
         assert {"deletion", "insertion", "insertion, Gaussian"} < report["all"].keys()
-    assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "gradient"
+    assert json.loads((tmp_path / "grounding.json").read_text())["map"] == names[0]
 
 
 def test_without_a_choice_the_models_own_map_is_tested(
@@ -144,26 +144,18 @@ def test_a_data_set_without_boxes_is_refused(
     assert "split 'train' has no boxes; give a data set with instances_*.json" in error
 
 
-@pytest.fixture(
-    params=[
-        "TransformerDecoder width=8 layers=2 heads=2 inner_width=16",
-        pytest.param(
-            "LSTMDecoder attention=captioning.models.MultiHeadAttention "
-            "attention.init_args.heads=2",
-            marks=pytest.mark.integration,
-        ),
-    ],
-    ids=["transformer", "heads"],
-)
-def several_heads(request: pytest.FixtureRequest, trained: Trained) -> Path:
-    """A checkpoint of another decoder than the paper's."""
-    decoder, *given = request.param.split()
-    options = [f"--model.decoder.init_args.{each}" for each in given]
-    options += ["--trainer.max_epochs=1", *QUICK]
-    name = f"captioning.models.{decoder}"
-    return trained(decoder, "--model.decoder", name, *options) / "best.ckpt"
+@pytest.fixture(params=["transformer", "multi-head"])
+def several_heads(request: pytest.FixtureRequest, checkpoint: Path, tmp_path: Path) -> Path:
+    """An untrained model of another decoder than the paper's, with the words of `checkpoint`."""
+    torch.manual_seed(0)
+    captioner = load(checkpoint)
+    encoder, adapter, words = captioner.model.encoder, captioner.model.adapter, captioner.vocabulary
+    model = Model(encoder, adapter, DECODERS[request.param](adapter.output_dim, len(words)))
+    other = Captioner(model, words, captioner.preprocessing, captioner.search)
+    return checkpoint_of(other, tmp_path / "heads.ckpt")
 
 
+@pytest.mark.integration
 def test_every_map_and_every_head_is_grounded(
     several_heads: Path, shapes_data: Path, tmp_path: Path
 ) -> None:

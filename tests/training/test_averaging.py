@@ -10,6 +10,7 @@ import torch
 
 from captioning.captioner import load
 from captioning.data.feature_cache import FeatureCache, fingerprint
+from captioning.models.encoder import measured_offset
 from captioning.training.callbacks import ExponentialAverage
 from captioning.training.loggers import ValidationTable
 from captioning.training.module import CaptioningModule
@@ -62,6 +63,9 @@ def test_a_checkpoint_holds_the_average_and_the_latest_weights(
     best = load(folder / "best.ckpt")  # what is not trained stays the same to the last bit
     key = fingerprint(best.model.encoder, best.preprocessing)
     assert FeatureCache(tmp_path / "features", key).next_file == 1
+    measured = {32: measured_offset(best.model.encoder, 32)}  # once, before the first step
+    assert best.model.encoder.offsets == measured
+    assert load(folder / "last.ckpt").model.encoder.offsets == measured
 
 
 @pytest.mark.integration
