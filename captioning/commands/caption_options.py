@@ -83,6 +83,11 @@ class TextOptions:
     caption_column: CaptionColumn = None
     photo_column: PhotoColumn = None
 
+    @property
+    def fills_copy(self) -> bool:
+        """Whether the photos are those of a page or table, of which a copy is filled."""
+        return self.alt is not None or self.fill is not None
+
 
 @Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))
 @dataclass(frozen=True)

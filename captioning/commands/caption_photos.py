@@ -74,14 +74,7 @@ def caption(
         overwrite: Replace files that exist, instead of refusing to.
     """
     sources = PhotoSources([*photos, *(["-"] if stdin else [])], listed, exclude)
-    fills = text_options.alt is not None or text_options.fill is not None
-    has_photos = bool(sources.paths) or listed is not None
-    if has_photos == fills:
-        raise InputError(
-            "--alt and --fill caption the photos of their file; leave out others"
-            if fills
-            else "no photos; give photos, folders or --list FILE"
-        )
+    check_sources(sources, text_options)
     check_options(
         text, line_options, overwrite, caption_options, text_options, picture_options, bulk_options
     )
@@ -91,12 +84,9 @@ def caption(
         )
 
     from captioning.commands.caption_outputs import file_outputs, line_output
+    from captioning.commands.filled_copies import filled_copy
 
-    copy = None
-    if fills:
-        from captioning.commands.filled_copies import filled_copy
-
-        copy = filled_copy(text_options)
+    copy = filled_copy(text_options) if text_options.fills_copy else None
     photos_to_caption = list(sources.photos()) if copy is None else copy.photos
     paths, outputs = file_outputs(
         photos_to_caption,
@@ -108,31 +98,32 @@ def caption(
         [] if copy is None else [copy],
     )
     captioner = model_options.load(max_megapixels)
-    map_names = picture_options.map_names(captioner.default_map)
-    if text is not None:
-        results = read_captions(captioner, paths, text, map_names)
-    else:
-        search = caption_search(captioner, search_options, caption_options)
-        has_page = picture_options.html is not None
-        has_texts = text_options.csv is not None or text_options.xmp
-        writes_confidence = has_page or line_options.json or has_texts
-        check_confidence(captioner, search, line_options, writes_confidence)
-        results = captioner.stream(
-            paths,
-            search,
-            map_names,
-            runners_up=RUNNERS_UP if has_page else 0,
-            most=None if has_page else caption_options.captions or 1,  # a page has all captions
-            batch_size=model_options.batch_size,
-            photo_side=picture_options.photo_side,
-        )
-    has_probabilities, is_alone = text is not None, not outputs
-    outputs.append(line_output(line_options, text_options, has_probabilities, is_alone))
+    results = captions_or_readings(
+        captioner,
+        paths,
+        text,
+        line_options=line_options,
+        search_options=search_options,
+        caption_options=caption_options,
+        text_options=text_options,
+        picture_options=picture_options,
+        batch_size=model_options.batch_size,
+    )
+    outputs.append(line_output(line_options, text_options, text is not None, not outputs))
     count = caption_options.captions
     failures = write_captions(
         paths, results, outputs, count, text_options, line_options, max_megapixels
     )
     return int(failures > 0)
+
+
+def check_sources(sources: PhotoSources, text_options: TextOptions) -> None:
+    """Raise InputError if there are no photos, or photos beside those of a file to fill."""
+    has_photos = bool(sources.paths) or sources.listed is not None
+    if has_photos and text_options.fills_copy:
+        raise InputError("--alt and --fill caption the photos of their file; leave out others")
+    if not has_photos and not text_options.fills_copy:
+        raise InputError("no photos; give photos, folders or --list FILE")
 
 
 def check_options(
@@ -233,6 +224,37 @@ def caption_search(
     if isinstance(search, BeamSearch):
         return search.replace(width=max(count, search.config["width"]))
     return search.replace(BeamSearch, width=count)
+
+
+def captions_or_readings(
+    captioner: "Captioner",
+    photos: Sequence[Path],
+    text: str | None,
+    *,
+    line_options: LineOptions,
+    search_options: SearchOptions,
+    caption_options: CaptionOptions,
+    text_options: TextOptions,
+    picture_options: PictureOptions,
+    batch_size: int,
+) -> "Iterator[Caption | PhotoError]":
+    """Return the captions of photos by the search that options ask for, or readings of a text."""
+    map_names = picture_options.map_names(captioner.default_map)
+    if text is not None:
+        return read_captions(captioner, photos, text, map_names)
+    search = caption_search(captioner, search_options, caption_options)
+    has_page = picture_options.html is not None
+    has_texts = text_options.csv is not None or text_options.xmp
+    check_confidence(captioner, search, line_options, has_page or line_options.json or has_texts)
+    return captioner.stream(
+        photos,
+        search,
+        map_names,
+        runners_up=RUNNERS_UP if has_page else 0,
+        most=None if has_page else caption_options.captions or 1,  # a page has all captions
+        batch_size=batch_size,
+        photo_side=picture_options.photo_side,
+    )
 
 
 def read_captions(
