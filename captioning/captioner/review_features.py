@@ -82,7 +82,7 @@ class ReviewFeatures:
             substitutes = content_alternatives(logits[judged], tokens[judged], vocabulary)
             swap_log_probs = _swap_log_probs(network, vectors, tokens, judged, substitutes)
             caption_log_probs = log_probs[images, ranks].sum(dim=1)
-            swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1)
+            swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1).to(swaps.dtype)
         return cls(
             tokens=tokens,
             logits=logits,
@@ -135,7 +135,7 @@ def _swap_log_probs(
         for batch in image_captions[None, :, :length].split(SWAP_BATCH, dim=1):
             logits, _ = network.teacher_forcing(memory, batch)
             caption_log_probs.append(_known_log_probs(logits, batch).sum(dim=2))
-        log_probs[is_of_image] = torch.cat(caption_log_probs, dim=1).view(-1, count)
+        log_probs[is_of_image] = torch.cat(caption_log_probs, dim=1).view(-1, count).float()
     return log_probs
 
 
@@ -145,7 +145,7 @@ def _known_log_probs(
     """Return the log probability of each token; 0 at PAD and UNK."""
     is_known = (tokens != PAD) & (tokens != UNK)
     known_log_probs = generable_log_probs(logits[is_known])  # of the logits, half are of padding
-    log_probs = torch.zeros(tokens.shape, device=tokens.device)
+    log_probs = known_log_probs.new_zeros(tokens.shape)
     log_probs[is_known] = known_log_probs.gather(1, tokens[is_known][:, None]).squeeze(1)
     return log_probs
 
