@@ -28,7 +28,7 @@ class _Waiting:
 class Batcher:
     """Batches the photos that arrive while the model is busy.
 
-    It runs in one thread, and in another one for slow maps, so that no photo waits for another's.
+    It runs in one thread, and in another one for photos that take long, so that no other waits.
     The queue is fair as `FairPool` is: a client's first photo waits for no second one.
 
     Args:
@@ -52,7 +52,7 @@ class Batcher:
         self.batches = 0  # of photos that were given to `caption`
         self._queue: list[_Waiting] = []
         self._turns = Turns()
-        self._work: dict[bool, asyncio.Task[None]] = {}  # of photos with slow maps, and of others
+        self._work: dict[bool, asyncio.Task[None]] = {}  # of slow photos, and of others
         self._model = ThreadPoolExecutor(2, "model")
 
     @contextmanager
@@ -86,7 +86,7 @@ class Batcher:
             return (await answer)[: settings.captions]
 
     def _start(self, are_slow: bool) -> None:
-        """Start to caption the photos with slow maps, or the others, unless this is under way."""
+        """Start to caption the slow photos, or the others, unless this is under way."""
         if are_slow not in self._work or self._work[are_slow].done():
             self._work[are_slow] = asyncio.create_task(self._caption_queue(are_slow))
 

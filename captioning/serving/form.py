@@ -38,8 +38,8 @@ class Settings:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a map takes so long that no photo should wait for another's."""
-        return bool(_slow(self.maps))
+        """Whether a map or the review of a text takes so long that no other photo should wait."""
+        return self.text is not None or bool(_slow(self.maps))
 
 
 class PhotoForm(BaseModel):

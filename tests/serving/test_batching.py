@@ -52,11 +52,11 @@ def test_requests_of_other_settings_are_not_mixed_up(ask: Ask, held: Event, phot
     assert [len(answer.json()["captions"]) for answer in answers] == widths
 
 
-def test_photos_with_slow_maps_are_batches_alone(
-    ask: Ask, held: Event, photos: list[bytes]
+@pytest.mark.parametrize("chosen", [{"view": "true", "map": "occlusion"}, {"text": "a circle"}])
+def test_photos_with_slow_maps_or_texts_are_batches_alone(
+    ask: Ask, held: Event, photos: list[bytes], chosen: dict[str, str]
 ) -> None:
     client = ask(batch_size=6)
-    chosen = {"view": "true", "map": "occlusion"}
     answers = answers_at_once(client, held, photos[:4], *[chosen] * 4)
     assert [answer.status_code for answer in answers] == [200] * 4
     health = client.get("/health").json()
