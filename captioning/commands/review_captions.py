@@ -203,8 +203,7 @@ def _write_page(
     )
     shown = []
     for reviewed, caption in zip(captions, raise_errors(read_captions), strict=True):
-        # The score is infinite, which JSON lacks, if a word is unknown.
-        view = caption.reviewed(reviewed.review).view() | {"score": None}
+        view = caption.reviewed(reviewed.review).view()
         assert isinstance(caption.photo, DecodedPhoto)
         data = viewer.data(caption.photo, [view], long_side=PHOTO_SIDE)
         shown.append(CaptionToReview(str(reviewed.photo), reviewed.text, data))
