@@ -59,7 +59,7 @@ class ReviewFeatures:
             prior: `ReviewCalibration.prior`.
             vectors: the adapted annotation vectors of the photos.
             captions: the words of each caption of each photo.
-            places: image, caption and place of each word to judge.
+            places: image, caption and place of each word to judge, image by image.
         """
         ids = [
             [torch.tensor(vocabulary.ids(words)[1:]) for words in photo_captions]
@@ -82,7 +82,7 @@ class ReviewFeatures:
             substitutes = content_alternatives(logits[judged], tokens[judged], vocabulary)
             swap_log_probs = _swap_log_probs(network, vectors, tokens, judged, substitutes)
             caption_log_probs = log_probs[images, ranks].sum(dim=1)
-            swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1).to(swaps.dtype)
+            swaps[judged] = caption_log_probs - swap_log_probs.logsumexp(dim=1)
         return cls(
             tokens=tokens,
             logits=logits,
@@ -118,25 +118,22 @@ def _swap_log_probs(
         network: the model.
         vectors: the adapted annotation vectors of the photos.
         tokens: the captions.
-        judged: image, caption and place of each word that is replaced.
+        judged: image, caption and place of each word that is replaced, image by image.
         substitutes: the words to put there.
     """
     images, ranks, places = judged
     count = substitutes.shape[1]
     captions = tokens[images, ranks][:, None].repeat(1, count, 1)
     captions.scatter_(2, places[:, None, None].expand(-1, count, 1), substitutes[..., None])
-    log_probs = torch.empty(substitutes.shape, device=tokens.device)
+    log_probs = []
     for image in images.unique():
-        is_of_image = images == image
-        image_captions = captions[is_of_image].flatten(0, 1)
+        image_captions = captions[images == image].flatten(0, 1)
         length = int((image_captions != PAD).sum(dim=1).max())
         memory = network.remember(vectors[image][None])
-        caption_log_probs = []
         for batch in image_captions[None, :, :length].split(SWAP_BATCH, dim=1):
             logits, _ = network.teacher_forcing(memory, batch)
-            caption_log_probs.append(_known_log_probs(logits, batch).sum(dim=2))
-        log_probs[is_of_image] = torch.cat(caption_log_probs, dim=1).view(-1, count).float()
-    return log_probs
+            log_probs.append(_known_log_probs(logits, batch).sum(dim=2))
+    return torch.cat(log_probs, dim=1).view(-1, count)
 
 
 def _known_log_probs(
