@@ -218,8 +218,7 @@ def calibrate(
     )
     patterns = pattern_vectors(captioner)
     start = captioner.calibration
-    start_review = None if start is None else start.review
-    review = fit_review(captioner, records, start_review, features)
+    review = fit_review(captioner, records, captioner.review_calibration, features)
     calibration = replace(fit_calibration(assessment, start, patterns), review=review)
     report, *set_reports = CalibrationReport.across_halves(
         assessment, captioner.calibration, patterns

@@ -248,9 +248,7 @@ class Finetuning:
         calibration = self._calibrate_confidence(choice.captioner, folder, rehearsal_folder)
         if calibration is None:
             return None
-        start = self.start.calibration
-        start_review = None if start is None else start.review
-        review = fit_review(choice.captioner, self.photos.val, start_review)
+        review = fit_review(choice.captioner, self.photos.val, self.start.review_calibration)
         return replace(calibration, review=review)
 
     def _calibrate_confidence(
