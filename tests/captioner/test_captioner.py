@@ -51,12 +51,6 @@ def test_a_saved_captioner_gives_the_same_captions_when_loaded(
         assert_same(ours, theirs)
 
 
-def test_a_file_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
-    (tmp_path / "best.ckpt").write_text("text")
-    with pytest.raises(InputError, match=r"best\.ckpt: damaged, or not a model"):
-        load(tmp_path / "best.ckpt")
-
-
 def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) -> None:
     captioner.model.double()
     for one, together in zip(PHOTOS, captioner(PHOTOS), strict=True):
@@ -185,14 +179,7 @@ def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Pat
     PHOTOS[0].save(path)
     pixels = np.array(PHOTOS[0].convert("RGB"))
     wanted = captioner(path)
-    for photo in (
-        str(path),
-        PHOTOS[0],
-        PHOTOS[0].convert("RGBA"),
-        path.read_bytes(),
-        pixels,
-        torch.from_numpy(pixels).permute(2, 0, 1),
-    ):
+    for photo in (PHOTOS[0], torch.from_numpy(pixels).permute(2, 0, 1)):
         assert_same(captioner(photo), wanted)
     for wrong in (pixels / 255, Table(["image"])):
         with pytest.raises(InputError, match="give "):
