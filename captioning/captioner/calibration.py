@@ -139,8 +139,6 @@ class Calibration:
         """Build the calibration of a file; features that the file lacks weigh 0."""
         means, weights = values_by_feature(config["means"]), values_by_feature(config["weights"])
         review = config.get("review")
-        if review and WORD_FEATURES[-1] not in review["word_weights"]:  # of an earlier version
-            review = {**review, "word_weights": PHOTO_WORD_WEIGHTS}
         return cls(
             **{
                 **config,
