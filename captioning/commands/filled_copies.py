@@ -1,6 +1,7 @@
 """Copies of pages and tables with captions where they lack them: `caption --alt` and `--fill`."""
 
 import csv
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -105,7 +106,8 @@ class PictureParser(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(reversed(attrs))  # of two of a name the first one counts
         if tag in ("title", "textarea"):  # which older versions of Python take for markup
-            self.set_cdata_mode(tag)
+            if not (self.get_starttag_text() or "").endswith("/>"):  # as in SVG
+                self.set_cdata_mode(tag)
         elif tag == "base":
             self.base = self.base or attributes.get("href") or ""
         elif tag == "img":
@@ -152,7 +154,7 @@ class DescribedPage(FilledCopy):
         if parts.scheme or parts.netloc or parts.path.startswith("/"):
             raise ValueError("no relative path; addresses are not fetched")
         photo = self.source.parent / unquote(parts.path)
-        if not photo.is_file():
+        if not os.path.isfile(photo):  # noqa: PTH113 - a Path raises if a name is too long
             raise ValueError("no such file")
         return photo
 
