@@ -90,12 +90,12 @@ class Xmp:
         """The description in the default language, else in the first; empty if there is none."""
         items = self._items(DESCRIPTION)
         items.sort(key=lambda item: item.get(LANGUAGE) != DEFAULT_LANGUAGE)
-        texts = [item.text or "" for item in items] or self._values(DESCRIPTION)
+        texts = [*map(_text, items)] or self._values(DESCRIPTION)
         return next(filter(None, map(str.strip, texts)), "")
 
-    def is_ours(self, description: str | None) -> bool:
+    def is_ours(self, description: str) -> bool:
         """Whether a model wrote this description."""
-        text = (description or "").strip()
+        text = description.strip()
         is_signed = any(writer.endswith(_signature(text)) for writer in self._values(WRITER))
         return is_signed or text in self._values(OUR_CAPTION)
 
@@ -124,9 +124,9 @@ class Xmp:
     def remove_caption(self) -> bool:
         """Remove what `add_caption` added; returns whether there was something."""
         keywords = self._values(OUR_KEYWORDS)
-        items = [item for item in self._items(DESCRIPTION) if self.is_ours(item.text)]
+        items = [item for item in self._items(DESCRIPTION) if self.is_ours(_text(item))]
         for name in KEYWORD_LISTS:
-            items += [item for item in self._items(name) if item.text in keywords]
+            items += [item for item in self._items(name) if _text(item) in keywords]
         is_marked = bool(items or self._values(OUR_CAPTION))
         for item in items:
             self._prune(item)
@@ -159,8 +159,7 @@ class Xmp:
         for node in self.rdf.findall(NODE):
             values.append(node.get(name, ""))
             for element in node.findall(name):
-                texts = [item.text for item in element.findall(f"*/{ITEM}")] or [element.text]
-                values += [text or "" for text in texts]
+                values += map(_text, element.findall(f"*/{ITEM}") or [element])
         return [value.strip() for value in values if value.strip()]
 
     def _add(self, name: str, values: Sequence[str], container: str | None = None) -> None:
@@ -203,6 +202,11 @@ class Xmp:
         parent.remove(element)
         if len(parent) == 0 and parent is not self.rdf and set(parent.keys()) <= {f"{RDF}about"}:
             self._prune(parent)
+
+
+def _text(element: Any) -> str:
+    """The text in an element, without comments; a value with qualifiers is an element in it."""
+    return str(element.xpath("string()"))
 
 
 def _signature(caption: str) -> str:

@@ -74,6 +74,8 @@ def test_a_caption_is_added_replaced_and_removed_and_all_else_stays() -> None:
     [
         ("", ALTERNATIVES.format("x-default", "Rex am Meer")),
         ("", ALTERNATIVES.format("de", "Rex am Meer")),
+        ("", ALTERNATIVES.format("x-default", "<!-- 2019 -->Rex am Meer")),
+        ("", ALTERNATIVES.format("x-default", "<rdf:value>Rex am Meer</rdf:value>")),
         ("", "<dc:description>Rex am Meer</dc:description>"),
         (' dc:description="Rex am Meer"', ""),
     ],
