@@ -96,8 +96,10 @@ class Xmp:
     def is_ours(self, description: str) -> bool:
         """Whether a model wrote this description."""
         text = description.strip()
-        is_signed = any(writer.endswith(_signature(text)) for writer in self._values(WRITER))
-        return is_signed or text in self._values(OUR_CAPTION)
+        signed = [writer for writer in self._values(WRITER) if writer.startswith(f"{WRITER_NAME} ")]
+        if signed:  # an editor may have replaced the text in our properties, too
+            return any(writer.endswith(_signature(text)) for writer in signed)
+        return text in self._values(OUR_CAPTION)
 
     def describe(self, text: str) -> None:
         """Set the description, in the default language."""

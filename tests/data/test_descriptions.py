@@ -88,10 +88,14 @@ def test_a_description_by_people_stays(attributes: str, elements: str) -> None:
     assert xmp.content.count(b"Rex am Meer") == 1
 
 
-def test_a_corrected_description_is_people_s() -> None:
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_corrected_description_is_people_s(everywhere: bool) -> None:
     xmp = people()
     xmp.add_caption("a dog", ["dog"], "photos", 0.5)
-    xmp.describe("a brown dog")
+    if everywhere:  # as a text editor replaces it in the whole file
+        xmp = Xmp(xmp.content.replace(b"a dog", b"a brown dog"), Path("a.xmp"))
+    else:
+        xmp.describe("a brown dog")
     assert not xmp.is_ours("a brown dog")
     xmp.remove_caption()
     assert xmp.description == "a brown dog"
