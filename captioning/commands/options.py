@@ -44,6 +44,8 @@ MaxMegapixels = Annotated[
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 """A number from 0 to 1."""
 
+Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65535))]
+
 MAY_BEGIN_WITH_DASH = Parameter(allow_leading_hyphen=True)
 """For options whose value may be ``-``."""
 

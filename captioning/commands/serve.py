@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cyclopts.types import PositiveFloat, PositiveInt
 
-from captioning.commands.options import MapNames, ModelOptions, SearchOptions
+from captioning.commands.options import MapNames, ModelOptions, Port, SearchOptions
 
 
 def serve_captions(
@@ -13,7 +13,7 @@ def serve_captions(
     search_options: SearchOptions = SearchOptions(),
     maps: MapNames = (),
     host: str = "127.0.0.1",
-    port: int = 8000,
+    port: Port = 8000,
     allow_host: tuple[str, ...] = (),
     max_megabytes: PositiveInt = 20,
     max_megapixels: PositiveInt = 25,
@@ -61,7 +61,7 @@ def serve_captions(
 
 def demo(
     *,
-    port: int = 0,
+    port: Port = 0,
     no_browser: bool = False,
     maps: MapNames = (),
 ) -> None:

@@ -116,6 +116,7 @@ def test_completion_knows_commands_and_their_options(capsys: Capture) -> None:
     [
         (["captoin", "a.jpg"], 'Unknown command "captoin". Did you mean "caption"?'),
         (["caption", "a.jpg", "--oevrlay", "x"], "--oevrlay. Did you mean --overlay?"),
+        (["serve", "--port", "99999"], 'Invalid value "99999" for --port. Must be <= 65535'),
         (["caption", "--beam", "wide"], 'Invalid value for --beam: unable to convert "wide"'),
         (["score", "a.json"], "requires an argument"),
         (["caption", "--list"], "--list requires an argument"),
