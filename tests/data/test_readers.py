@@ -240,7 +240,7 @@ TWO_SPLITS = {f"dataset_{i}.json": {"images": [karpathy("val", i)]} for i in (1,
             {"annotations/captions_val.json": coco_captions((1, " "))},
             "'val' has no captions; add",
         ),
-        ("absent", {}, "absent: no such folder"),
+        ("absent", {}, "absent: no such file or folder"),
         ("a.JPG", {"a.JPG": ""}, "a photo, not a data set; give the"),
     ],
 )

@@ -57,7 +57,7 @@ def reader_for(
     if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():
         raise InputError(f"{root}: a photo, not a data set; give the folder of photos and captions")
     if not root.exists():
-        raise InputError(f"{root}: no such folder; check the path")
+        raise InputError(f"{root}: no such file or folder; check the path")
     recognising = (reader_class for reader_class in READERS if reader_class.recognises(root))
     resembling = (reader_class for reader_class in READERS if reader_class.resembles(root))
     reader_class = next(chain(recognising, resembling), None)
