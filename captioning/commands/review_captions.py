@@ -89,7 +89,7 @@ def review(
         write_table([COLUMNS, *map(_table_row, reviewed)], csv)
     if html is not None:
         shown = reviewed if at_most else reviewed[:MAX_PAGE_CAPTIONS]
-        _write_page(captioner, shown, html, count)
+        _write_page(captioner, shown, html, captions.resolve().name, count)
     line = review_json if json else review_line
     for caption in reviewed:
         print(line(caption))
@@ -178,7 +178,7 @@ def _table_row(caption: "ReviewedCaption") -> tuple[object, ...]:
 
 
 def _write_page(
-    captioner: "Captioner", captions: "Sequence[ReviewedCaption]", path: Path, count: int
+    captioner: "Captioner", captions: "Sequence[ReviewedCaption]", path: Path, name: str, count: int
 ) -> None:
     """Write a page of captions, with the model's maps of their words.
 
@@ -186,6 +186,7 @@ def _write_page(
         captioner: the model.
         captions: those of the page.
         path: of the page.
+        name: of the file or folder of captions.
         count: number of captions that were reviewed.
     """
     from captioning.data.images import DecodedPhoto
@@ -207,6 +208,8 @@ def _write_page(
         assert isinstance(caption.photo, DecodedPhoto)
         data = viewer.data(caption.photo, [view], long_side=PHOTO_SIDE)
         shown.append(CaptionToReview(str(reviewed.photo), reviewed.text, data))
-    summary = f"The {len(shown):,} most doubtful of {count:,} captions."
-    save_html(review_html(f"Review of {path.stem}", summary, shown), path)
+    summary = f"{count:,} captions, the most doubtful first."
+    if len(shown) < count:
+        summary = f"The {len(shown):,} most doubtful of {count:,} captions."
+    save_html(review_html(f"Review of {name}", summary, shown), path)
     say(printable(path), file=sys.stderr)

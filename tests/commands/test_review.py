@@ -75,6 +75,8 @@ def test_results_are_reviewed_with_the_photos_of_their_data_set(
     page = tmp_path / "review.html"
     assert review(tmp_path / "results.json", "--photos", str(data), "--html", str(page)) == 0
     assert "Infinity" not in page.read_text()  # unknown words have no probability
+    assert "Review of results.json" in page.read_text()
+    assert "2 captions, the most doubtful first." in page.read_text()
     lines = capsys.readouterr().out.splitlines()
     assert {line.split("\t")[1] for line in lines} == {str(record.image) for record in records}
     assert all(line.endswith("not judged: zeppelin") for line in lines)
