@@ -30,7 +30,7 @@ from captioning.data.descriptions import Descriptions, sidecar_of
 from captioning.data.images import DecodedPhoto, output_names, read_image
 from captioning.data.xmp import Xmp
 from captioning.errors import InputError, printable
-from captioning.files import written_whole
+from captioning.files import made_folder, written_whole
 from captioning.inference.json_lines import json_line
 from captioning.progress_bar import say
 
@@ -211,6 +211,14 @@ class CsvFile(Output):
                 name = os.path.relpath(photo, self.folder)
         self.rows += [table_row(name, text) for text in captioned_photo.texts]
 
+    def check_folder(self) -> None:
+        """Raise InputError if its folder, which is made, cannot be written into."""
+        try:
+            made_folder(self.path.parent)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"{self.path}: cannot be written ({reason})") from None
+
     def finish(self) -> None:
         write_table(self.rows, self.path)
 
@@ -261,7 +269,8 @@ def file_outputs(
         outputs: further ones.
 
     Raises:
-        InputError: a file exists, and is neither to be kept nor replaced.
+        InputError: a file exists, and is neither to be kept nor replaced, or the table cannot be
+            written.
     """
     outputs = [*outputs]
     if text_options.csv not in (None, STDOUT):
@@ -296,6 +305,9 @@ def file_outputs(
     for path in chain.from_iterable(output.paths for output in outputs):
         if not overwrite and os.path.lexists(path):
             raise InputError(f"{path}: exists; give another name, or --overwrite to replace it")
+    for output in outputs:
+        if isinstance(output, CsvFile):
+            output.check_folder()
     return remaining, outputs
 
 

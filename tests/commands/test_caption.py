@@ -310,6 +310,16 @@ def test_a_table_is_printed_with_nothing_beside_it(
     assert not Path("-").exists()
 
 
+def test_a_table_that_cannot_be_written_is_reported_before_the_model_is_loaded(
+    photos: Path, capsys: Capture
+) -> None:
+    table = photos / "a.jpg" / "captions.csv"
+    complaint = refusal(
+        ["caption", str(photos), "--model", "none.ckpt", "--csv", str(table)], capsys
+    )
+    assert complaint.startswith(f"captioning: {table}: cannot be written (")
+
+
 def test_keywords_are_in_json_tables_and_pages(
     calibrated: list[str], photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:
