@@ -19,8 +19,9 @@ from captioning.search.search import generable_log_probs
 ALTERNATIVES = 3
 """Alternatives to each word."""
 
-SWAP_BATCH = 128
-"""Captions with another word that are read at once, so that their logits fit into memory."""
+SWAP_TOKENS = 2048
+"""Tokens of captions with another word that are read at once, so that their logits fit into memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _swap_log_probs(
         image_captions = captions[images == image].flatten(0, 1)
         length = int((image_captions != PAD).sum(dim=1).max())
         memory = network.remember(vectors[image][None])
-        for batch in image_captions[None, :, :length].split(SWAP_BATCH, dim=1):
+        for batch in image_captions[None, :, :length].split(max(SWAP_TOKENS // length, 1), dim=1):
             logits, _ = network.teacher_forcing(memory, batch)
             log_probs.append(_known_log_probs(logits, batch).sum(dim=2))
     return torch.cat(log_probs, dim=1).view(-1, count)

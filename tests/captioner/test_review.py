@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioning.captioner import Caption, Captioner, load
+from captioning.captioner import Caption, Captioner, load, review_features
 from captioning.captioner.calibration import (
     BIAS,
     CAPTION_FEATURES,
@@ -105,6 +105,15 @@ def test_a_chance_follows_from_the_probabilities_with_and_without_the_photo(
     weights, ratio = calibration.caption_weights, (seen - blind).mean()
     logit = weights[CAPTION_FEATURES[0]] * ratio + weights[CAPTION_FEATURES[1]] * seen.mean()
     assert review.belongs == pytest.approx(float((logit + weights[BIAS]).sigmoid()), rel=1e-3)
+
+
+def test_long_texts_are_read_in_small_batches_with_equal_results(
+    reviewer: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "a red circle"
+    review = reviewer.review(PHOTOS[0], text)
+    monkeypatch.setattr(review_features, "SWAP_TOKENS", len(text.split()) + 1)  # one at a time
+    assert same(reviewer.review(PHOTOS[0], text), review)
 
 
 def test_fewer_wrong_captions_raise_the_odds_by_bayes_rule(reviewer: Captioner) -> None:
