@@ -197,6 +197,8 @@ class FilledTable(FilledCopy):
             raise InputError(f"{source}: --fill takes a CSV or TSV table")
         lines = list(csv_lines(source))
         self._rows: list[list[str]] = [line.value for line in lines]
+        spaced_values = {line.key: line.value for line in csv_lines(source, skips_spaces=False)}
+        self._spaced_rows = [spaced_values.get(line.key) for line in lines]
         if not lines:
             raise InputError(f"{source}: no rows; add some of file_name and caption")
         for line in lines:
@@ -216,9 +218,19 @@ class FilledTable(FilledCopy):
         self.gaps = dict(zip(names, photos, strict=True))
 
     def write(self, captions: Mapping[int, str]) -> None:
+        rows = [*map(_with_spaces, self._rows, self._spaced_rows)]
         for number, caption in captions.items():
-            self._rows[number][self._place] = spreadsheet_text(caption)
-        write_table(self._rows, self.path, csv_separator(read_text(self.source)))
+            rows[number][self._place] = spreadsheet_text(caption)
+        write_table(rows, self.path, csv_separator(read_text(self.source)))
+
+
+def _with_spaces(row: list[str], spaced_row: object) -> list[str]:
+    """A row with the spaces before its values, which keep spreadsheets from reading formulas."""
+    if isinstance(spaced_row, list):
+        texts, spaced_texts = ([value.lstrip(" ") for value in r] for r in (row, spaced_row))
+        if texts == spaced_texts:  # no quotes come after spaces
+            return spaced_row
+    return row
 
 
 def filled_copy(text_options: TextOptions) -> FilledCopy | None:

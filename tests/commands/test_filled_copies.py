@@ -83,7 +83,8 @@ def test_a_table_is_filled_and_other_rows_stay(
 ) -> None:
     lines = [
         "Nr; photo ;Text\r\n",
-        '1;a.jpg;"own; words"\r\n',
+        '1; a.jpg;"own; words"\r\n',
+        " =1+1;a.jpg;mine\r\n",
         "2;more/b c.jpg;\r\n",
         "3;gone.jpg;\r\n",
         "4;too;many;values\r\n",
@@ -95,12 +96,11 @@ def test_a_table_is_filled_and_other_rows_stay(
     assert main(command) == 1  # one photo is missing
     captioner = load(checkpoint)
     texts = [f"x;{captioner(folder / name).text}" for name in ("more/b c.jpg", "caf\xe9.jpg")]
-    lines[0] = "Nr;photo ;Text\r\n"
-    lines[2] = f'2;more/b c.jpg;"{texts[0]}"\r\n'
-    lines[5] = f'5;caf\xe9.jpg;"{texts[1]}"\r\n'
+    lines[3] = f'2;more/b c.jpg;"{texts[0]}"\r\n'
+    lines[6] = f'5;caf\xe9.jpg;"{texts[1]}"\r\n'
     assert (folder / "table.captioned.csv").read_bytes().decode("utf-8-sig") == "".join(lines)
     errors = capsys.readouterr().err
-    assert "table.csv: left out: line 5: another number of values" in errors
+    assert "table.csv: left out: line 6: another number of values" in errors
     assert "gone.jpg: no such file" in errors
     assert errors.endswith("table.captioned.csv: 2 filled, 0 not sure, 2 left out\n")
     assert main(command) == 1

@@ -201,14 +201,17 @@ def csv_separator(text: str) -> str:
     return min(positions, key=lambda separator: positions[separator], default=SEPARATORS[0])
 
 
-def csv_lines(file: Path) -> Iterator[Entry]:
-    """The values of each line that is not empty, or the error of one that is not CSV."""
+def csv_lines(file: Path, *, skips_spaces: bool = True) -> Iterator[Entry]:
+    """The values of each line that is not empty, or the error of one that is not CSV.
+
+    Spaces before a value are left out, unless told otherwise; then quotes after them are text.
+    """
     text = read_text(file)
     separator = csv_separator(text)
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
-        skipinitialspace=True,
+        skipinitialspace=skips_spaces,
         delimiter=separator,
         quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
