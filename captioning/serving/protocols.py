@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from captioning.captioner import Caption
 from captioning.captioner.calibration import rounded
+from captioning.errors import format_value
 from captioning.serving.service import CaptionService
 
 ASKS_KEYWORDS = re.compile(r"\b(keyword|label|tag)s?\b", re.IGNORECASE)
@@ -161,7 +162,9 @@ def answer_text(caption: Caption, question: Question) -> str:
         fields |= {"keywords": likely, "tags": likely, "labels": labels}
     missing = [name for name in schema.required if name not in fields]
     if missing:
-        raise HTTPException(422, f"no {missing[0]}: this model's JSON has {', '.join(fields)}")
+        raise HTTPException(
+            422, f"no {format_value(missing[0])}: this model's JSON has {', '.join(fields)}"
+        )
     names = schema.properties or [name for name in fields if name not in ("description", "tags")]
     return json.dumps({name: fields[name] for name in names if name in fields})
 

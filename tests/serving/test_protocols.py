@@ -155,7 +155,7 @@ def test_bad_questions_are_refused_in_one_line(ask: Ask, photo_model: Captioner)
         ({"images": [BASE64], "prompt": "a" * 10**6}, 422, "prompt: String should have at most"),
         ({"images": [BASE64], "prompt": "a" * 4 * 10**6}, 413, "more than 3 MB"),
         ({"messages": [{}] * 2000}, 422, "messages: List should have at most 1000"),
-        ({"images": [BASE64], "format": Weather.model_json_schema()}, 422, "no weather: this"),
+        ({"images": [BASE64], "format": Weather.model_json_schema()}, 422, "no 'weather': this"),
     ):
         answer = client.post("/api/chat", json=given)
         assert (answer.status_code, answer.json()["error"][: len(sentence)]) == (status, sentence)

@@ -41,6 +41,7 @@ def test_a_review_needs_a_text_and_a_calibration(ask: Ask, photo: bytes) -> None
         (calibrated, {}, "text: Field required"),
         (calibrated, {"text": " "}, "text: has no words"),
         (calibrated, {"text": "a" * 201}, "text: String should have at most 200 characters"),
+        (calibrated, {"text": "tv " * 41}, "text: 41 words; send at most 40"),
         (calibrated, {"text": "a dog", "beam": "3"}, "beam: Extra inputs are not permitted"),
     ):
         answer = asked.post("/review", files={"photo": photo}, data=form)
