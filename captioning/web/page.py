@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from captioning.data.images import UPLOAD_KINDS
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.viewing import viewer
 from captioning.viewing.html_document import content_policy, html_document
@@ -52,7 +53,7 @@ class Source:
 
 SERVER = Source(
     "web/server.js",
-    "JPEG, PNG, WebP, GIF, TIFF, BMP or PPM",
+    UPLOAD_KINDS,
     "",
     '<a href="docs">API</a>',
     samples=True,
