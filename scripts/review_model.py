@@ -69,7 +69,7 @@ def main() -> None:
         pairs = json.loads(options.pairs.read_text())
         pairs = [pair for pair in pairs if pair["file_name"] in rows]
         pair_vectors = vectors[[rows[pair["file_name"]] for pair in pairs]]
-        print_pairs(captioner, pairs, pair_vectors, review.prior)
+        print_pairs(captioner, pairs, pair_vectors, review.priors)
 
 
 def val_records(data: str, limit: int | None) -> list[Record]:
@@ -86,7 +86,7 @@ def print_tasks(
     """Print how well captions of other photos, and replaced nouns, are told from true ones."""
     captions = [example.captions for example in examples]
     nouns = [example.nouns for example in examples]
-    features = caption_features(captioner, vectors, review.prior, captions, nouns)
+    features = caption_features(captioner, vectors, review.priors, captions, nouns)
     labelled_captions, labelled_nouns = labelled_features(examples, features)
     print(f"{'':30}   AUC      95 % interval  found at 5 %  calibration error")
     print_task(
@@ -118,13 +118,13 @@ def print_pairs(
     captioner: Captioner,
     pairs: Sequence[Mapping[str, Any]],
     vectors: torch.Tensor,
-    prior: Sequence[float],
+    priors: Sequence[Sequence[float]],
 ) -> None:
     """Print the share of pairs whose true caption has the higher score."""
     split = tokenizer(captioner.vocabulary.tokenizer)
     captions = [[split(pair["caption"]), split(pair["negative_caption"])] for pair in pairs]
     log_probs = caption_log_probs(captioner, vectors, captions)
-    prior_vectors = torch.tensor(prior).expand(len(pairs), 1, -1)
+    prior_vectors = torch.tensor(priors).mean(dim=0).expand(len(pairs), 1, -1)
     blind_log_probs = caption_log_probs(captioner, prior_vectors, captions)
     scores = log_probs - BLIND_WEIGHT * blind_log_probs
     is_right = torch.stack(

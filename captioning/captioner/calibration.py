@@ -6,6 +6,7 @@ Shapes: B images, N captions per image, T words, V vocabulary, S features.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
@@ -57,14 +58,15 @@ WORD_FEATURES = (
 CAPTION_FEATURES = ("mean log ratio", "mean log probability")
 """Features of reviews of words and of captions, in nats; the log odds against alternatives are
 those of the caption against the same with other words there, and the log ratio of a word is its log
-probability with the photo minus that without."""
+probability with the photo minus that without, and for a caption the photo stands against others
+(`ReviewCalibration.priors`). Both features of captions are per word."""
 
 BIAS = "bias"
 """The bias of a review's regression, among its weights."""
 
 
-PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.48, -0.38, 0.30, 1.29), strict=True))
-PHOTO_CAPTION_WEIGHTS = dict(zip((*CAPTION_FEATURES, BIAS), (3.0, 0.43, 1.8), strict=True))
+PHOTO_WORD_WEIGHTS = dict(zip((*WORD_FEATURES, BIAS), (0.49, -0.39, 0.29, 1.28), strict=True))
+PHOTO_CAPTION_WEIGHTS = dict(zip((*CAPTION_FEATURES, BIAS), (3.3, 0.37, 2.1), strict=True))
 """The weights of the model that comes with the package, for models without their own."""
 
 
@@ -73,24 +75,26 @@ class ReviewCalibration:
     """What reviews of captions are computed from.
 
     Attributes:
-        prior: the mean adapted annotation vector of many photos, which stands for no photo in
-            particular.
+        priors: mean adapted annotation vectors of groups of photos that look alike, all of one
+            width. A caption without its photo is of one of them, each as likely; a word without its
+            photo is of their mean, which stands for no photo in particular.
         word_weights: of `WORD_FEATURES` and `BIAS`, in a logistic regression of whether the photo
             bears a word out, where half of the words are borne out.
         caption_weights: of `CAPTION_FEATURES` and `BIAS`, likewise of whether a caption belongs to
             its photo. By default both are those of the photo model.
 
     Raises:
-        InputError: a value is not a finite number.
+        InputError: a value is not a finite number, or there are no priors of one width.
     """
 
-    prior: Sequence[float]
+    priors: Sequence[Sequence[float]] = field(repr=False)
     word_weights: Mapping[str, float] = field(default_factory=lambda: PHOTO_WORD_WEIGHTS)
     caption_weights: Mapping[str, float] = field(default_factory=lambda: PHOTO_CAPTION_WEIGHTS)
 
     def __post_init__(self) -> None:
-        numbers = [*self.prior, *self.word_weights.values(), *self.caption_weights.values()]
-        if not all(map(math.isfinite, numbers)):
+        weights = [*self.word_weights.values(), *self.caption_weights.values()]
+        widths = {len(prior) for prior in self.priors}
+        if len(widths) != 1 or not all(map(math.isfinite, chain(weights, *self.priors))):
             raise InputError("the calibration has values without meaning; calibrate again")
 
 

@@ -322,7 +322,7 @@ class Captioner:
         """Yield the reviews of each photo's captions, or why the photo cannot be read.
 
         A model without a calibration of reviews takes that of the model that comes with the
-        package, and the mean of the first photos as its prior.
+        package, and the means of the first photos as its priors.
 
         Args:
             photos: the photos.

@@ -4,6 +4,7 @@ Shapes: B images, N captions per image, T words, L regions, A adapted width, V v
 features of words, C of captions, n words to judge, K alternatives.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +20,9 @@ from captioning.search.search import generable_log_probs
 ALTERNATIVES = 3
 """Alternatives to each word."""
 
-SWAP_TOKENS = 2048
-"""Tokens of captions with another word that are read at once, so that their logits fit into memory.
-"""
+READ_TOKENS = 2048
+"""Tokens of captions without their photo, or with another word, that are read at once: few enough
+that their logits fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ReviewFeatures:
         cls,
         network: InferenceNetwork,
         vocabulary: Vocabulary,
-        prior: Sequence[float],
+        priors: Sequence[Sequence[float]],
         vectors: Float[Tensor, "B L A"],
         captions: Sequence[Sequence[Sequence[str]]],
         places: Sequence[tuple[int, int, int]] = (),
@@ -57,7 +58,7 @@ class ReviewFeatures:
         Args:
             network: the model.
             vocabulary: its words.
-            prior: `ReviewCalibration.prior`.
+            priors: `ReviewCalibration.priors`.
             vectors: the adapted annotation vectors of the photos.
             captions: the words of each caption of each photo.
             places: image, caption and place of each word to judge, image by image.
@@ -68,14 +69,11 @@ class ReviewFeatures:
         ]
         tokens = pad_captions(ids).to(network.device)
         logits, _ = network.teacher_forcing(network.remember(vectors), tokens)
-        rows = tokens.flatten(0, 1)[None]  # without photos, all are captions of one image
-        prior_memory = network.remember(vectors.new_tensor(prior)[None, None])
-        blind_logits, _ = network.teacher_forcing(prior_memory, rows)
         log_probs = _known_log_probs(logits, tokens)
-        blind_log_probs = _known_log_probs(blind_logits, rows).view(tokens.shape)
+        blind_log_probs, marginal_log_probs = _blind_log_probs(network, priors, vectors, tokens)
         counts = ((tokens != PAD) & (tokens != UNK)).sum(dim=2).clamp(min=1)
         means = log_probs.sum(dim=2) / counts
-        log_ratios = means - blind_log_probs.sum(dim=2) / counts
+        log_ratios = means - marginal_log_probs / counts
         swaps = torch.zeros_like(log_probs)
         if places and len(_content_ids(vocabulary)) > 1:
             images, ranks, words = torch.tensor(places, device=network.device).unbind(dim=1)
@@ -131,10 +129,48 @@ def _swap_log_probs(
         image_captions = captions[images == image].flatten(0, 1)
         length = int((image_captions != PAD).sum(dim=1).max())
         memory = network.remember(vectors[image][None])
-        for batch in image_captions[None, :, :length].split(max(SWAP_TOKENS // length, 1), dim=1):
+        for batch in image_captions[None, :, :length].split(max(READ_TOKENS // length, 1), dim=1):
             logits, _ = network.teacher_forcing(memory, batch)
             log_probs.append(_known_log_probs(logits, batch).sum(dim=2))
     return torch.cat(log_probs, dim=1).view(-1, count)
+
+
+def _blind_log_probs(
+    network: InferenceNetwork,
+    priors: Sequence[Sequence[float]],
+    vectors: Float[Tensor, "B L A"],
+    tokens: Int[Tensor, "B N T"],
+) -> tuple[Float[Tensor, "B N T"], Float[Tensor, "B N"]]:
+    """Return log probabilities without the photo.
+
+    Captions of like length are read together, since padding would take half of the time.
+
+    Args:
+        network: the model.
+        priors: `ReviewCalibration.priors`.
+        vectors: the adapted annotation vectors, of whose type and device the priors become.
+        tokens: the captions.
+
+    Returns:
+        those of tokens by the mean of the priors, and those of captions by a mixture of the priors.
+    """
+    prior_vectors = vectors.new_tensor(priors)
+    images = torch.cat([prior_vectors.mean(dim=0, keepdim=True), prior_vectors])
+    memory = network.remember(images[:, None])
+    captions = tokens.flatten(0, 1)
+    lengths = (captions != PAD).sum(dim=1)
+    count = max(READ_TOKENS // (len(images) * captions.shape[1]), 1)
+    mean_log_probs = vectors.new_zeros(captions.shape)
+    log_marginals = vectors.new_zeros(len(captions))
+    real_captions = lengths.argsort()[int((lengths == 0).sum()) :]
+    for rows in real_captions.split(count):
+        length = int(lengths[rows].max())
+        batch = captions[rows, :length].expand(len(images), -1, -1)
+        logits, _ = network.teacher_forcing(memory, batch)
+        log_probs = _known_log_probs(logits, batch)
+        mean_log_probs[rows, :length] = log_probs[0]
+        log_marginals[rows] = log_probs[1:].sum(dim=2).logsumexp(dim=0) - math.log(len(priors))
+    return mean_log_probs.view(tokens.shape), log_marginals.view(tokens.shape[:2])
 
 
 def _known_log_probs(

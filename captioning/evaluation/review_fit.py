@@ -21,11 +21,11 @@ from captioning.captioner.calibration import (
     CAPTION_FEATURES,
     WORD_FEATURES,
     ReviewCalibration,
-    rounded,
 )
 from captioning.captioner.decoded_batch import encode_batch
 from captioning.captioner.photo_stream import StreamedPhoto
-from captioning.captioner.review import ReviewFeatures
+from captioning.captioner.review import review_priors
+from captioning.captioner.review_features import ReviewFeatures
 from captioning.data.records import Record
 from captioning.errors import PhotoError, raise_errors
 from captioning.evaluation.calibration_fit import logistic_regression
@@ -139,7 +139,7 @@ def memory_vectors(
 def caption_features(
     captioner: Captioner,
     vectors: Float[Tensor, "n L A"],
-    prior: Sequence[float],
+    priors: Sequence[Sequence[float]],
     captions: Sequence[Sequence[Sequence[str]]],
     places: Sequence[Sequence[tuple[int, int]]] | None = None,
 ) -> list[list[CaptionFeatures]]:
@@ -148,7 +148,7 @@ def caption_features(
     Args:
         captioner: the model.
         vectors: `memory_vectors` of the photos.
-        prior: `ReviewCalibration.prior`.
+        priors: `ReviewCalibration.priors`.
         captions: the words of each caption of each photo.
         places: of each photo the caption and the place of each word to judge; None for none.
     """
@@ -162,7 +162,7 @@ def caption_features(
             for rank, place in photo_places
         ]
         batch_features = ReviewFeatures.of(
-            captioner.network, captioner.vocabulary, prior, batch_vectors, batch, batch_places
+            captioner.network, captioner.vocabulary, priors, batch_vectors, batch, batch_places
         )
         words, whole = batch_features.words.cpu().numpy(), batch_features.captions.cpu().numpy()
         for image, photo_captions in enumerate(batch):
@@ -203,7 +203,7 @@ def fit_review(
     start: ReviewCalibration | None = None,
     features: str | Path | None = None,
 ) -> ReviewCalibration | None:
-    """Fit the chances of reviews, and compute the prior.
+    """Fit the chances of reviews, and compute the priors.
 
     Args:
         captioner: the model.
@@ -223,18 +223,18 @@ def fit_review(
         return start
     photos = photos_of(captioner, [example.record for example in examples], features)
     vectors = memory_vectors(captioner, photos, len(examples))
-    prior = [rounded(number) for number in vectors.mean(dim=(0, 1)).tolist()]
+    priors = review_priors(vectors)
     captions = [example.captions for example in examples]
     nouns = [example.nouns for example in examples]
     labelled_captions, labelled_nouns = labelled_features(
-        examples, caption_features(captioner, vectors, prior, captions, nouns)
+        examples, caption_features(captioner, vectors, priors, captions, nouns)
     )
-    start = start or ReviewCalibration(prior)
+    start = start or ReviewCalibration(priors)
     word_weights = start.word_weights
     if len(labelled_nouns.positives):
         word_weights = labelled_nouns.fit(WORD_FEATURES, word_weights)
     return ReviewCalibration(
-        prior=prior,
+        priors=priors,
         word_weights=word_weights,
         caption_weights=labelled_captions.fit(CAPTION_FEATURES, start.caption_weights),
     )

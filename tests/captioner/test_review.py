@@ -15,7 +15,7 @@ from captioning.captioner.calibration import (
     Calibration,
     ReviewCalibration,
 )
-from captioning.captioner.review import Review
+from captioning.captioner.review import PHOTOS_PER_PRIOR, Review, review_priors
 from captioning.captioner.review_features import ALTERNATIVES
 from captioning.data.tokens import FUNCTION_WORDS
 from captioning.errors import InputError, PhotoError
@@ -30,14 +30,14 @@ TEXTS = [["a red circle", "square"], ["a a red"], ["circle", "a square", "red"],
 def reviewer(captioner: Captioner) -> Captioner:
     """The tiny model with a calibration of reviews."""
     width = captioner.model.adapter.output_dim
-    prior = torch.randn(width, generator=torch.Generator().manual_seed(4)).tolist()
+    priors = torch.randn(3, width, generator=torch.Generator().manual_seed(4)).tolist()
     zeros = dict.fromkeys(("mean log probability",), 0.0)
     captioner.calibration = Calibration.from_config(
         {"temperature": 1.0, "means": zeros, "weights": zeros, "bias": 0.0}
     )
     word_weights = dict(zip((*WORD_FEATURES, BIAS), (0.1, -0.05, 0.2, 0.5), strict=True))
     caption_weights = dict(zip((*CAPTION_FEATURES, BIAS), (0.1, 0.02, 0.3), strict=True))
-    review = ReviewCalibration(prior, word_weights, caption_weights)
+    review = ReviewCalibration(priors, word_weights, caption_weights)
     captioner.calibration = replace(captioner.calibration, review=review)
     return captioner
 
@@ -89,31 +89,38 @@ def test_a_chance_follows_from_the_probabilities_with_and_without_the_photo(
     review = reviewer.review(PHOTOS[0], text, wrong_share=0.5)
     pixels = reviewer.preprocessing(PHOTOS[0]).pixels[None]
     ids = torch.tensor([[reviewer.vocabulary.encode(text)]])
-    prior = torch.tensor(calibration.prior)[None, None]
+    priors = torch.tensor(calibration.priors)[:, None, None]
     log_probs = []
-    for vectors in (reviewer.model.adapter(reviewer.model.encode(pixels)), prior):
+    for vectors in (
+        reviewer.model.adapter(reviewer.model.encode(pixels)),
+        priors.mean(dim=0),
+        *priors,
+    ):
         logits, _ = reviewer.model.decoder(vectors, ids[..., :-1])
         log_probs.append(generable_log_probs(logits).gather(3, ids[..., 1:, None])[0, 0, :, 0])
-    seen, blind = log_probs
+    seen, blind, *others = log_probs
     weights = calibration.word_weights
     odds = math.log(3)  # of two words, one is wrong in half the captions
     for place, chance in enumerate(review.chances):
         swap = swap_by_hand(reviewer, PHOTOS[0], text.split(), place)
         features = zip(WORD_FEATURES, (seen[place], blind[place], swap), strict=True)
-        log_odds = weights[BIAS] + sum(weights[name] * value for name, value in features)
-        assert chance == pytest.approx(float((log_odds + odds).sigmoid()), rel=1e-3)
-    weights, ratio = calibration.caption_weights, (seen - blind).mean()
+        log_odds = sum(weights[name] * float(value) for name, value in features) + weights[BIAS]
+        assert chance == pytest.approx(1 / (1 + math.exp(-log_odds - odds)), rel=1e-3)
+    marginal = torch.stack([log_prob.sum() for log_prob in others]).exp().mean().log()
+    weights, ratio = calibration.caption_weights, (seen.sum() - marginal) / len(seen)
     logit = weights[CAPTION_FEATURES[0]] * ratio + weights[CAPTION_FEATURES[1]] * seen.mean()
     assert review.belongs == pytest.approx(float((logit + weights[BIAS]).sigmoid()), rel=1e-3)
 
 
-def test_long_texts_are_read_in_small_batches_with_equal_results(
+def test_captions_are_reviewed_in_small_batches_with_equal_results(
     reviewer: Captioner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "a red circle"
-    review = reviewer.review(PHOTOS[0], text)
-    monkeypatch.setattr(review_features, "SWAP_TOKENS", len(text.split()) + 1)  # one at a time
-    assert same(reviewer.review(PHOTOS[0], text), review)
+    at_once = list(reviewer.reviews(PHOTOS, TEXTS))
+    monkeypatch.setattr(review_features, "READ_TOKENS", 1)
+    for one_by_one, reviews in zip(reviewer.reviews(PHOTOS, TEXTS), at_once, strict=True):
+        assert not isinstance(one_by_one, PhotoError)
+        assert not isinstance(reviews, PhotoError)
+        assert all(map(same, one_by_one, reviews))
 
 
 def test_fewer_wrong_captions_raise_the_odds_by_bayes_rule(reviewer: Captioner) -> None:
@@ -164,6 +171,19 @@ def test_a_model_without_a_calibration_needs_several_photos(captioner: Captioner
     with pytest.raises(InputError, match="not calibrated for reviews"):
         captioner.review(PHOTOS[0], "a circle")
     assert len(list(captioner.reviews(PHOTOS, TEXTS))) == len(PHOTOS)
+
+
+def test_priors_are_the_means_of_groups_of_photos_that_look_alike() -> None:
+    groups = torch.tensor([[0.0, 1.0], [5.0, 5.0]])
+    vectors = groups.repeat(PHOTOS_PER_PRIOR, 1)[:, None] + torch.tensor([[-0.25], [0.25]])
+    assert sorted(review_priors(vectors)) == groups.tolist()
+
+
+def test_few_photos_have_one_prior_and_equal_ones_as_well() -> None:
+    vectors = torch.rand(PHOTOS_PER_PRIOR - 1, 3, 2, generator=torch.Generator().manual_seed(0))
+    [prior] = review_priors(vectors)
+    assert prior == pytest.approx(vectors.mean(dim=(0, 1)).tolist(), rel=1e-3)
+    assert len(review_priors(torch.ones(4 * PHOTOS_PER_PRIOR, 3, 2))) == 1
 
 
 def test_a_share_of_wrong_captions_is_neither_none_nor_all(reviewer: Captioner) -> None:
