@@ -76,7 +76,7 @@ def decode_batch(
     photos: Sequence[StreamedPhoto],
     search: Search,
     tokens: Int[Tensor, "B N T"] | None = None,
-    logits: bool = False,
+    needs_logits: bool = False,
     most: int | None = None,
 ) -> DecodedBatch:
     """Caption a batch of photos, or read captions of them.
@@ -86,7 +86,8 @@ def decode_batch(
         photos: the photos.
         search: how words are chosen; made for the vocabulary by `Search.for_words`.
         tokens: captions to read instead of searching for some, up to EOS and then PAD.
-        logits: whether to return logits, which takes one more pass over captions that were found.
+        needs_logits: whether to return logits, which takes one more pass over captions that were
+            found.
         most: the most captions per photo; None for all that the search returns.
 
     Raises:
@@ -94,24 +95,24 @@ def decode_batch(
     """
     encoded = encode_batch(network, photos)
     memory = network.remember(encoded.adapted)
-    all_logits: Tensor | None = None
+    logits: Tensor | None = None
     if tokens is None:
         search = search.for_images(photo.view.pixels.numpy().tobytes() for photo in photos)
         captions = network.find_captions(memory, search)
     else:
         tokens = tokens.to(network.device)
-        all_logits, weights = network.teacher_forcing(memory, tokens)
-        log_probs = token_log_probs(all_logits, tokens)
+        logits, weights = network.teacher_forcing(memory, tokens)
+        log_probs = token_log_probs(logits, tokens)
         lengths = (tokens != PAD).sum(dim=2)
         scores = log_probs.sum(dim=2) / lengths**search.length_penalty
         captions = Decoded(tokens, log_probs, weights, scores)
     if captions.scores.isnan().any():
         raise InputError("the model's numbers overflow; use another checkpoint")
     captions = Decoded(*(tensor[:, :most] for tensor in captions))
-    if logits and all_logits is None:
-        all_logits, _ = network.teacher_forcing(memory, captions.tokens)
+    if needs_logits and logits is None:
+        logits, _ = network.teacher_forcing(memory, captions.tokens)
     return DecodedBatch(
-        encoded.images, encoded.annotations, encoded.adapted, memory, captions, all_logits
+        encoded.images, encoded.annotations, encoded.adapted, memory, captions, logits
     )
 
 

@@ -202,7 +202,7 @@ def _assess_batch(
     """
     vocabulary = captioner.vocabulary
     network = captioner.network
-    batch = decode_batch(network, photos, search, logits=True, most=1)
+    batch = decode_batch(network, photos, search, needs_logits=True, most=1)
     assert batch.logits is not None
     unknown_kinds = batch.annotations.new_full((len(records),), torch.nan)
     features = confidence_features(batch.captions, batch.logits, unknown_kinds, vocabulary)
