@@ -36,13 +36,13 @@ class Chances:
     """Probabilities of a batch's captions and words, calibrated if the model is.
 
     Attributes:
-        tokens: the probability of each token.
+        words: the probability of each word, and of the end.
         confidences: the probability that each caption is good.
         photo_kinds: `Calibration.photo_kind` of each photo.
-        runners_up: the alternatives to each token, and their probabilities.
+        runners_up: the alternatives to each word, as token ids, and their probabilities.
     """
 
-    tokens: Float[Tensor, "B N T"]
+    words: Float[Tensor, "B N T"]
     confidences: Float[Tensor, "B N"] | None
     photo_kinds: Float[Tensor, " B"] | None
     runners_up: tuple[Int[Tensor, "B N T k"], Float[Tensor, "B N T k"]] | None
@@ -50,75 +50,65 @@ class Chances:
 
 @dataclass(frozen=True)
 class CaptionBuilder:
-    """Builds captions of decoded batches, with what is requested for their words.
+    """Builds the captions of a stream, batch by batch.
 
     Attributes:
-        network: the model that decodes the batches, and computes maps later.
+        network: the model that captions the photos, and computes maps later.
         vocabulary: the words.
         calibration: of the model; None if it is not calibrated.
         image_side: side of the model's images in pixels.
-        map_names: the maps to compute with the batch.
+        search: how words are chosen.
+        has_confidence: whether the calibration holds for the search that finds the captions.
+        map_names: the maps to compute for the whole batch at once.
         shown_maps: the maps that pictures and pages show.
         runners_up: number of alternatives to each word.
-        has_confidence: whether the calibration holds for the search that finds the captions.
-        reviewer: reviews texts of the user; None if the model is not calibrated for it.
+        most: the most captions per photo; None for all that the search finds.
+        tokens: a caption of each photo of the stream as word ids, which is read and not searched;
+            None to search.
+        texts: the same captions as text; None if they are not to be reviewed.
+        reviewer: reviews the texts; None if the model is not calibrated for it.
     """
 
     network: InferenceNetwork
     vocabulary: Vocabulary
     calibration: Calibration | None
     image_side: int
+    search: Search
+    has_confidence: bool
     map_names: Sequence[str]
     shown_maps: tuple[str, ...]
     runners_up: int
-    has_confidence: bool
+    most: int | None
+    tokens: Sequence[Sequence[int]] | None
+    texts: Sequence[str] | None
     reviewer: Reviewer | None
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
-    def caption(
-        self,
-        photos: Sequence[StreamedPhoto | PhotoError],
-        search: Search,
-        most: int | None = 1,
-        tokens: Sequence[Sequence[int]] | None = None,
-        texts: Sequence[str] | None = None,
+    def batch_captions(
+        self, photos: Sequence[StreamedPhoto | PhotoError]
     ) -> list[Caption | PhotoError]:
-        """Return the caption of each photo of a batch, or why it cannot be read.
-
-        Args:
-            photos: what the model sees of each photo, or why it cannot be read.
-            search: how words are chosen.
-            most: the most captions per photo; None for all that the search finds.
-            tokens: a caption for each photo of the stream as word ids, which is read and not
-                searched.
-            texts: the same captions as text, to review.
-        """
+        """Return the best caption of each photo of a batch, or why it cannot be read."""
         streamed_photos = [photo for photo in photos if isinstance(photo, StreamedPhoto)]
         if not streamed_photos:
             return [photo for photo in photos if isinstance(photo, PhotoError)]
         reference_tokens = None
-        if tokens is not None:
-            ids = [torch.tensor(tokens[photo.number]) for photo in streamed_photos]
+        if self.tokens is not None:
+            ids = [torch.tensor(self.tokens[photo.number]) for photo in streamed_photos]
             reference_tokens = pad_sequence(ids, batch_first=True, padding_value=PAD)[:, None]
         needs_logits = self.calibration is not None or self.runners_up > 0
         batch = decode_batch(
-            self.network, streamed_photos, search, reference_tokens, needs_logits, most
+            self.network, streamed_photos, self.search, reference_tokens, needs_logits, self.most
         )
-        captions = self.build(streamed_photos, batch)
-        if texts is not None and self.reviewer is not None:
-            photo_texts = [[texts[photo.number]] for photo in streamed_photos]
+        captions = self._captions(streamed_photos, batch)
+        if self.texts is not None and self.reviewer is not None:
+            photo_texts = [[self.texts[photo.number]] for photo in streamed_photos]
             reviews = self.reviewer.review_vectors(batch.adapted, photo_texts)
             pairs = zip(captions, reviews, strict=True)
             captions = (caption.reviewed(review) for caption, [review] in pairs)
         return [photo if isinstance(photo, PhotoError) else next(captions) for photo in photos]
 
-    def build(self, photos: Sequence[StreamedPhoto], batch: DecodedBatch) -> Iterator[Caption]:
-        """Yield the best caption of each photo, with the others that were found.
-
-        Args:
-            photos: the photos.
-            batch: their captions, with logits if the model is calibrated or there are runners-up.
-        """
+    def _captions(self, photos: Sequence[StreamedPhoto], batch: DecodedBatch) -> Iterator[Caption]:
+        """Yield the best caption of each photo of a decoded batch, with the others as `others`."""
         chances = self._chances(batch)
         model, side = self.network.model, self.image_side
         attention = batch.captions.weights.float()
@@ -129,10 +119,10 @@ class CaptionBuilder:
                 if name != ATTENTION:
                     maps[name] = word_maps(name, captioned).float().cpu()
         scores = batch.captions.scores.cpu()
-        for image, photo in enumerate(photos):
-            count = max(int((~scores[image].isneginf()).sum()), 1)  # empty beams score -inf
+        for index, photo in enumerate(photos):
+            count = max(int((~scores[index].isneginf()).sum()), 1)  # empty beams score -inf
             captions = [
-                self._caption(photo, batch, chances, maps, image, rank) for rank in range(count)
+                self._caption(photo, batch, chances, maps, index, rank) for rank in range(count)
             ]
             yield replace(captions[0], others=tuple(captions[1:]))
 
@@ -159,21 +149,30 @@ class CaptionBuilder:
         batch: DecodedBatch,
         chances: Chances,
         maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
-        image: int,
+        index: int,
         rank: int,
     ) -> Caption:
-        """Build one caption of one image of the batch, by its rank among the image's captions."""
-        view, tokens = photo.view, batch.captions.tokens[image, rank].cpu()
+        """Build one caption.
+
+        Args:
+            photo: the photo.
+            batch: the decoded batch of the photo.
+            chances: of the batch.
+            maps: of the batch, by name.
+            index: place of the photo in the batch.
+            rank: place of the caption among the photo's captions, the best first.
+        """
+        view, tokens = photo.view, batch.captions.tokens[index, rank].cpu()
         words = self.vocabulary.spelt(tokens.tolist())
         length = len(words)
-        probabilities = tuple(chances.tokens[image, rank, :length].tolist())
+        probabilities = tuple(chances.words[index, rank, :length].tolist())
         confidence = None
         if chances.confidences is not None and EOS in tokens:  # it was not cut off
-            confidence = chances.confidences[image, rank].item()
+            confidence = chances.confidences[index, rank].item()
         named: tuple[float | None, ...] = ()
         calibration = self.calibration
         if calibration is not None and calibration.named and chances.photo_kinds is not None:
-            photo_kind = chances.photo_kinds[image].item()
+            photo_kind = chances.photo_kinds[index].item()
             pairs = zip(words, probabilities, strict=True)
             named = tuple(
                 calibration.chance_named(word, chance, photo_kind) for word, chance in pairs
@@ -182,28 +181,28 @@ class CaptionBuilder:
             words=words,
             probabilities=probabilities,
             named=named,
-            score=batch.captions.scores[image, rank].item(),
+            score=batch.captions.scores[index, rank].item(),
             crop=view.crop,
             size=view.size,
-            maps={name: weights[image, rank, :length].numpy() for name, weights in maps.items()},
+            maps={name: weights[index, rank, :length].numpy() for name, weights in maps.items()},
             shown_maps=self.shown_maps,
             tokenizer=self.vocabulary.tokenizer,
             joints=self.vocabulary.joints,
             confidence=confidence,
-            runners_up=self._runners_up(chances, image, rank, length),
+            runners_up=self._runners_up(chances, index, rank, length),
             photo=None if isinstance(photo.photo, View) else photo.photo,
             _compute_map=partial(caption_map, self.network, photo, tokens, length),
             _measure_cell_offset=partial(self.network.model.encoder.cell_offset, self.image_side),
         )
 
     def _runners_up(
-        self, chances: Chances, image: int, rank: int, length: int
+        self, chances: Chances, index: int, rank: int, length: int
     ) -> tuple[tuple[RunnerUp, ...], ...]:
         """Return the alternatives to each word of a caption; None stands for its end."""
         if chances.runners_up is None:
             return ()
         tokens, probabilities = chances.runners_up
-        rows = zip(tokens[image, rank, :length], probabilities[image, rank, :length], strict=True)
+        rows = zip(tokens[index, rank, :length], probabilities[index, rank, :length], strict=True)
         runners_up = []
         for word_tokens, word_probabilities in rows:
             alternatives = []

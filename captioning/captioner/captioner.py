@@ -211,24 +211,25 @@ class Captioner:
         if texts is not None:
             tokens = [self.vocabulary.encode(text)[1:] for text in texts]
         reviewer = None
-        if self.review_calibration is not None:
+        if texts is not None and self.review_calibration is not None:
             reviewer = Reviewer(self.network, self.vocabulary, self.review_calibration)
         builder = CaptionBuilder(
             network=self.network,
             vocabulary=self.vocabulary,
             calibration=self.calibration,
             image_side=self.preprocessing.size,
+            search=search,
+            has_confidence=tokens is None and self.has_confidence(search),
             map_names=map_names,
             shown_maps=map_names or (self.default_map,),
             runners_up=runners_up,
-            has_confidence=tokens is None and self.has_confidence(search),
+            most=most,
+            tokens=tokens,
+            texts=texts,
             reviewer=reviewer,
         )
-        caption_batch = partial(
-            builder.caption, search=search, most=most, tokens=tokens, texts=texts
-        )
         for captions in self.batches(
-            photos, caption_batch, batch_size, in_turn=search.draws, photo_side=photo_side
+            photos, builder.batch_captions, batch_size, in_turn=search.draws, photo_side=photo_side
         ):
             yield from captions
 
