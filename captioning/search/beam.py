@@ -62,9 +62,10 @@ class BeamSearch(Search):
     def gains(
         self, decoded: Decoded, log_probs: Float[Tensor, "B N V"]
     ) -> Iterable[Float[Tensor, "B N V"]]:
-        """Gain in a caption's score by each next word, for each bank of words to choose from.
+        """What each next word adds to a caption's score; minus infinity for forbidden words.
 
-        Minus infinity for words that are not allowed.
+        One tensor for each bank of continuations, of which the N best can be chosen. A plain beam
+        search has one bank, a `ConstrainedBeamSearch` several.
         """
         self.forbid(log_probs, decoded.tokens)
         return [log_probs]
@@ -84,25 +85,25 @@ class BeamSearch(Search):
         finished_scores = decoded.scores.masked_fill(~finished, -inf)
         lengths = torch.full_like(indices, decoded.tokens.shape[2] + 1)
         lengths = torch.cat([lengths, (decoded.tokens != PAD).sum(dim=2)], dim=1)
-        ranks = torch.cat([totals, finished_scores], dim=1) / lengths**self.length_penalty
-        beams = self.choose(ranks)
+        scores = torch.cat([totals, finished_scores], dim=1) / lengths**self.length_penalty
+        beams = self.choose(scores)
         same_beams = torch.arange(self.width, device=indices.device).expand_as(finished_scores)
         parents = torch.cat([indices // vocabulary, same_beams], dim=1).gather(1, beams)
         words = F.pad(indices % vocabulary, (0, self.width), value=PAD).gather(1, beams)
         word_log_probs = F.pad(log_probs.flatten(1).gather(1, indices), (0, self.width))
         word_log_probs = word_log_probs.gather(1, beams)
-        is_missing = ranks.gather(1, beams).isneginf()  # fewer captions than beams
+        is_missing = scores.gather(1, beams).isneginf()  # fewer captions than beams
         words = words.masked_fill(is_missing, EOS)
         word_log_probs = word_log_probs.masked_fill(is_missing, -inf)
         state = {name: take_along_captions(part, parents) for name, part in step.state.items()}
         weights = take_along_captions(step.weights, parents)
         return decoded.extended(words, word_log_probs, weights, parents), state
 
-    def choose(self, ranks: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
+    def choose(self, scores: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
         """Choose the indices of the captions to follow, the best first.
 
         Args:
-            ranks: scores of the N best continued captions of each bank, then of the N finished
-                captions; minus infinity for none.
+            scores: length-normalised scores of the N best continued captions of each bank, then of
+                the N finished captions; minus infinity for none.
         """
-        return ranks.topk(self.width).indices
+        return scores.topk(self.width).indices

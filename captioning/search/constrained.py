@@ -89,14 +89,14 @@ class ConstrainedBeamSearch(BeamSearch):
         banks = reversed(range(self.automaton.banks))
         return (allowed.masked_fill(needed != bank, -inf) for bank in banks)
 
-    def choose(self, ranks: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
+    def choose(self, scores: Float[Tensor, "B K"]) -> Int[Tensor, "B N"]:
         """Let the banks choose captions in turns; finished captions are in bank 0."""
         n = self.width
-        indices = torch.arange(ranks.shape[1], device=ranks.device).expand_as(ranks)
-        bank_0 = indices[:, -2 * n :].gather(1, ranks[:, -2 * n :].topk(n).indices)
+        indices = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
+        bank_0 = indices[:, -2 * n :].gather(1, scores[:, -2 * n :].topk(n).indices)
         banks = torch.cat([indices[:, : -2 * n], bank_0], dim=1).unflatten(1, (-1, n))
         turns = banks.flip(1).transpose(1, 2).flatten(1)
-        is_missing = ranks.gather(1, turns).isneginf().int()
+        is_missing = scores.gather(1, turns).isneginf().int()
         return turns.gather(1, is_missing.argsort(dim=1, stable=True)[:, :n])
 
 

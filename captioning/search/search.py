@@ -137,7 +137,7 @@ class Search(Configurable):
         """Generate captions of every image in memory, the best first."""
         decoded = self.start(memory)
         state = decoder.start(memory, decoded.tokens.shape[1])
-        last = torch.where(decoded.scores.isneginf(), PAD, BOS)
+        last = torch.where(decoded.scores.isneginf(), PAD, BOS)  # an empty beam reads PAD
         for _ in range(self.max_length):
             decoded, state = self.extend(decoded, decoder.step(last, state, memory))
             finished = decoded.finished
