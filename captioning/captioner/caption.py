@@ -186,17 +186,11 @@ class Caption:
             if suffix == ".png":
                 self.figure(photo=photo).savefig(temporary)
             elif suffix == ".gif":
-                from captioning.viewing.overlay import LAST_TIME, WORD_TIME, gif_frames
+                from captioning.viewing.overlay import save_gif
 
-                spaced = pieces(self.words, self.tokenizer, self.joints)
-                upright_photo = self._upright_photo(photo)
-                first, *others = gif_frames(
-                    upright_photo, spaced, self.array(), self.crop, self.offset
-                )
-                times = [*[WORD_TIME] * len(others), LAST_TIME]
-                first.save(
-                    temporary, "GIF", save_all=True, append_images=others, loop=0, duration=times
-                )
+                spaced_words = pieces(self.words, self.tokenizer, self.joints)
+                upright_photo, maps = self._upright_photo(photo), self.array()
+                save_gif(temporary, upright_photo, spaced_words, maps, self.crop, self.offset)
             else:
                 from captioning.viewing.viewer import viewer_html
 

@@ -7,6 +7,7 @@ Generation with Visual Attention", ICML 2015, https://arxiv.org/abs/1502.03044.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,20 @@ def draw(
         if word_width > free_width:  # hinting adds a little
             word_title.set_fontsize(0.9 * WORD_POINTS * free_width / word_width)
     return figure
+
+
+def save_gif(
+    path: Path,
+    photo: DecodedPhoto,
+    pieces: Sequence[str],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Box,
+    cell_offset: CellOffset = (0.0, 0.0),
+) -> None:
+    """Write an animation of the frames of `gif_frames`, the last one shown for longer."""
+    first, *others = gif_frames(photo, pieces, maps, crop, cell_offset)
+    times = [*[WORD_TIME] * len(others), LAST_TIME]
+    first.save(path, "GIF", save_all=True, append_images=others, loop=0, duration=times)
 
 
 def gif_frames(
