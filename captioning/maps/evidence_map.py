@@ -25,7 +25,11 @@ def evidence_map(batch: CaptionedBatch) -> Maps:
     It depends on the word and the image, not on the words before. Evidence is averaged over the
     neighbourhood of each region, since single cells are noisy. Cost: no pass over the caption.
     """
-    return _region_shares(batch).unflatten(-1, batch.grid)
+    decoder = batch.model.decoder
+    assert has_evidence(decoder)
+    contexts = decoder.output_context(batch.adapted)
+    region_shares = evidence_shares(evidence(decoder, contexts, batch.tokens[..., 1:]), batch.grid)
+    return region_shares.unflatten(-1, batch.grid)
 
 
 @torch.no_grad()
@@ -36,15 +40,7 @@ def attention_evidence_map(batch: CaptionedBatch) -> Maps:
     evidence map is proportional to the word's probability given the region, their product is
     proportional to the region's probability given the word. Cost: one pass over the caption.
     """
-    return shares(batch.attention * _region_shares(batch), batch.grid)
-
-
-def _region_shares(batch: CaptionedBatch) -> Float[Tensor, "B N T L"]:
-    """Compute `evidence_map` with the regions in one dimension."""
-    decoder = batch.model.decoder
-    assert has_evidence(decoder)
-    contexts = decoder.output_context(batch.adapted)
-    return evidence_shares(evidence(decoder, contexts, batch.tokens[..., 1:]), batch.grid)
+    return shares(batch.attention * evidence_map(batch).flatten(-2), batch.grid)
 
 
 def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
