@@ -250,34 +250,34 @@ class PrintedLines(Output):
 
 def file_outputs(
     photos: list[Path],
-    sources: Sequence[str],
+    mirrored_paths: Sequence[str],
     text_options: TextOptions,
     picture_options: PictureOptions,
     model: str,
     overwrite: bool,
-    outputs: Sequence[Output] = (),
+    copies: Sequence[Output] = (),
 ) -> tuple[list[Path], list[Output]]:
     """Return the photos to caption, and the outputs that are files.
 
     Args:
-        photos: as `find_photos` gives them for `sources`.
-        sources: photos, folders and patterns, whose folders the outputs mirror.
+        photos: as `find_photos` gives them for `mirrored_paths`.
+        mirrored_paths: photos, folders and patterns, whose folders the outputs mirror.
         text_options: where texts go, and whether photos that have a text are left out.
         picture_options: where pictures, animations and pages go.
         model: the name of the model, or its file.
         overwrite: replace files that exist.
-        outputs: further ones.
+        copies: the copies of pages or tables that the captions fill.
 
     Raises:
         InputError: a file exists, and is neither to be kept nor replaced, or the table cannot be
             written.
     """
-    outputs = [*outputs]
+    outputs = [*copies]
     if text_options.csv not in (None, STDOUT):
         outputs.append(CsvFile(text_options.csv))
     remaining = photos
     if text_options.txt or text_options.txt_dir:
-        files = output_names(photos, sources, folder=text_options.txt_dir, suffix=".txt")
+        files = output_names(photos, mirrored_paths, folder=text_options.txt_dir, suffix=".txt")
         existing = [file for file in files.values() if os.path.lexists(file)]
         if text_options.skip_existing and not overwrite:
             remaining = [photo for photo in photos if files[photo] not in set(existing)]
@@ -295,7 +295,7 @@ def file_outputs(
         # Also of photos that are left out, so that the names of the others stay as they are.
         files = output_names(
             photos,
-            sources,
+            mirrored_paths,
             folder=folder,
             suffix=suffix,
             reserved_names=[INDEX] if is_page else [],

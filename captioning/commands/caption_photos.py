@@ -84,18 +84,24 @@ def caption(
         )
 
     from captioning.commands.caption_outputs import file_outputs, line_output
-    from captioning.commands.filled_copies import filled_copy
 
-    copy = filled_copy(text_options) if text_options.fills_copy else None
-    photos_to_caption = list(sources.photos()) if copy is None else copy.photos
+    if text_options.fills_copy:
+        from captioning.commands.filled_copies import filled_copy
+
+        copy = filled_copy(text_options)
+        copies, all_photos = [copy], copy.photos
+        mirrored_paths = [str(photo) for photo in all_photos]
+    else:
+        copies, all_photos = [], list(sources.photos())
+        mirrored_paths = [*sources.paths]
     paths, outputs = file_outputs(
-        photos_to_caption,
-        sources.paths if copy is None else list(map(str, photos_to_caption)),
+        all_photos,
+        mirrored_paths,
         text_options,
         picture_options,
         model_options.model,
         overwrite,
-        [] if copy is None else [copy],
+        copies,
     )
     captioner = model_options.load(max_megapixels)
     results = captions_or_readings(

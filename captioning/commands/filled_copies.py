@@ -233,11 +233,12 @@ def _with_spaces(row: list[str], spaced_row: object) -> list[str]:
     return row
 
 
-def filled_copy(text_options: TextOptions) -> FilledCopy | None:
-    """The copy that ``--alt`` or ``--fill`` asks for, if one of them is given."""
+def filled_copy(text_options: TextOptions) -> FilledCopy:
+    """The copy that ``--alt`` or ``--fill`` asks for; one of them is given."""
     page, table = text_options.alt, text_options.fill
     if page is not None and table is not None:
         raise InputError("--alt and --fill are of two files; give one of them")
     if table is not None:
         return FilledTable(table, text_options.caption_column, text_options.photo_column)
-    return None if page is None else DescribedPage(page)
+    assert page is not None
+    return DescribedPage(page)
