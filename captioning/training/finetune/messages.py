@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from time import perf_counter
-from typing import NamedTuple
 
 from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.data.tokenizer_names import TokenizerName
-from captioning.data.tokenizers import tokenizer, tokenizer_hint
-from captioning.evaluation.captions import caption_records
+from captioning.data.tokenizers import tokenizer_hint
 from captioning.evaluation.manner import Manner
 from captioning.evaluation.pictures import save_examples
 from captioning.evaluation.report import Report
@@ -20,50 +17,16 @@ from captioning.training.finetune.choice import START_WEIGHTS, Choice, cider_rep
 from captioning.training.finetune.outcome import UNRELATED_CIDER, Outcome, content_report
 from captioning.training.finetune.photos import FREQUENT, CaptionWords, Photos
 from captioning.training.finetune.plan import Plan
+from captioning.training.finetune.start_captions import StartCaptions
 from captioning.web.page import PHOTOS
 
 EXAMPLES = "examples.html"
-
-RELATED_CIDER = 0.3
-"""CIDEr, without the words of the manner, of captions of photos that a start knows.
-
-Measured: 0.5 and more of everyday photos with one caption each, 0.03 of drawn scenes.
-"""
 
 STARTUP_SECONDS = 10.0
 """Seconds in which a training starts, on one idle core."""
 
 MAX_REVIEWED = 500
 """Maximum number of training photos whose captions are reviewed."""
-
-READ_PHOTOS = 100
-"""Maximum number of training photos from whose captions the manner is read."""
-
-
-class StartCaptions(NamedTuple):
-    """What the start captions before the training.
-
-    Attributes:
-        captions: its captions of all photos to validate on, and of `READ_PHOTOS` to train on, by
-            image id.
-        report: its CIDEr on the user's photos.
-        manner: how the user's captions differ from its captions of the photos to train on.
-        content: its CIDEr on those photos, without the words of the manner.
-        confidences: its confidence in each caption; None without a calibration.
-        seconds: the time that a photo takes.
-    """
-
-    captions: Mapping[int | str, str]
-    report: Report
-    manner: Manner
-    content: float
-    confidences: Mapping[int | str, float | None]
-    seconds: float
-
-    @property
-    def are_related(self) -> bool:
-        """Whether the start knows what such photos show."""
-        return self.content >= RELATED_CIDER
 
 
 def say_plan(
@@ -99,28 +62,6 @@ def say_plan(
             f"{len(photos.rehearsal_train):,} photos of {rehearsal_folder} train along, and "
             f"{len(photos.rehearsal_val):,} validate"
         )
-
-
-def caption_with_start(
-    start: Captioner, photos: Photos, *, tokenizer_name: TokenizerName
-) -> StartCaptions:
-    """Caption the photos to validate on, and photos to train on, with the start."""
-    start(photos.val[0].image)  # loads lazily loaded parts before the time is measured
-    began = perf_counter()
-    train = photos.train[:READ_PHOTOS]
-    texts: dict[int | str, str] = {}
-    confidences: dict[int | str, float | None] = {}
-    for record, caption in caption_records(start, [*train, *photos.validation]):
-        texts[record.image_id], confidences[record.image_id] = caption.text, caption.confidence
-    seconds = (perf_counter() - began) / len(texts)
-    split = tokenizer(tokenizer_name)
-    manner = Manner.between(
-        [split(caption) for record in train for caption in record.captions],
-        [split(texts[record.image_id]) for record in train],
-    )
-    content = content_report(train, texts, manner, tokenizer_name).corpus["CIDEr"]
-    report = cider_report(start, texts, photos.val, tokenizer_name)
-    return StartCaptions(texts, report, manner, content, confidences, seconds)
 
 
 def say_outliers(start: Captioner, records: Sequence[Record], folder: str | Path) -> None:

@@ -22,9 +22,6 @@ from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import LAST
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, best_between
 from captioning.training.finetune.messages import (
-    READ_PHOTOS,
-    StartCaptions,
-    caption_with_start,
     kept_model,
     say_outliers,
     say_plan,
@@ -35,6 +32,7 @@ from captioning.training.finetune.photos import CaptionWords, Photos, read_photo
 from captioning.training.finetune.plan import MANNER_PHOTOS, Plan
 from captioning.training.finetune.run_folder import RunFolder
 from captioning.training.finetune.settings import training_settings
+from captioning.training.finetune.start_captions import MANNER_SAMPLE, StartCaptions
 from captioning.training.loggers import without_offline_board
 from captioning.training.train_cli import train
 from captioning.training.validation_images import save_kept_page
@@ -86,7 +84,7 @@ def finetune(
         say(f"{run_folder.path}: nothing is left to train; to continue, raise --epochs")
         return run_folder.model_file
     say_plan(photos, words, keep, model_name=str(model))
-    start_captions = caption_with_start(start, photos, tokenizer_name=words.tokenizer_name)
+    start_captions = StartCaptions.of(start, photos, words.tokenizer_name)
     if photos.train_count < MANNER_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
@@ -277,7 +275,7 @@ class Finetuning:
                     "calibrated as the model before, since photos have one caption each: captions "
                     "are as sure as its captions of the same photos, on average"
                 )
-                records = [*photos.train[:READ_PHOTOS], *photos.val]
+                records = [*photos.train[:MANNER_SAMPLE], *photos.val]
                 confidences = self.start_captions.confidences
                 return borrowed_calibration(
                     start.calibration,
