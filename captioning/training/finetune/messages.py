@@ -80,14 +80,7 @@ def say_start(
     photos: Photos, start_captions: StartCaptions, plan: Plan, *, model_name: str
 ) -> None:
     """Say the start's CIDEr, what the captions teach it, and about how long the training takes."""
-    # About how many photos the start captions in the time of the training.
-    epoch = photos.train_count * (1.5 if plan.trainable_stages else 0.7)
-    if plan.keeps_content:
-        epoch *= 3
-    validations = 2.5 * plan.epochs / plan.epochs_per_validation + len(START_WEIGHTS)
-    equivalent = photos.train_count + plan.epochs * epoch
-    equivalent += (1 + validations) * len(photos.validation)
-    seconds = STARTUP_SECONDS + start_captions.seconds * equivalent
+    seconds = estimated_seconds(photos, plan, start_captions.seconds)
     cider = start_captions.report.corpus["CIDEr"]
     say(
         f"the model {model_name} has CIDEr {cider:.3f} on the photos to validate; "
@@ -95,6 +88,26 @@ def say_start(
     )
     if plan.keeps_content:
         say(f"{model_name} knows what such photos show; your captions teach it how to say it")
+
+
+def estimated_seconds(photos: Photos, plan: Plan, caption_seconds: float) -> float:
+    """Estimate the time of a training.
+
+    Args:
+        photos: the photos.
+        plan: how long and how deeply to train.
+        caption_seconds: the time in which the start captions a photo, the unit of the factors here.
+    """
+    val_count = len(photos.validation)
+    features = photos.train_count + val_count
+    epoch = photos.train_count * (1.5 if plan.trainable_stages else 0.7)
+    if plan.keeps_content:
+        epoch *= 3
+    validation = 2.5 * val_count
+    candidates = len(START_WEIGHTS) * val_count
+    units = features + plan.epochs * epoch + candidates
+    units += plan.epochs / plan.epochs_per_validation * validation
+    return STARTUP_SECONDS + caption_seconds * units
 
 
 def say_result(
