@@ -32,7 +32,7 @@ FREQUENT = 5
 """Minimum number of occurrences of a frequent word."""
 
 HASH_LENGTH = 12
-"""Characters of a photo's hash that tell it from the others of a folder."""
+"""Characters of a photo's hash that are kept: enough to tell apart the photos of a folder."""
 
 FEW_WORDS = 1_000
 """A start with more words than this, yet few of the captions', is of another language."""
@@ -119,7 +119,7 @@ class CaptionWords:
         are_known: whether the start has the same tokenizer, and at least `SAME_WORDS` of the words
             in the captions of the user's photos.
         is_other_language: whether the start is of another language.
-        longest: the 99th percentile of the captions' lengths.
+        max_length: the 99th percentile of the captions' lengths, within the limit of searches.
         count: number of words of all training captions.
         frequent_count: number of those that occur `FREQUENT` times or more.
         rare_count: number of those that occur too rarely to be learnt (`Photos.min_count`).
@@ -128,7 +128,7 @@ class CaptionWords:
 
     are_known: bool
     is_other_language: bool
-    longest: int
+    max_length: int
     count: int
     frequent_count: int
     rare_count: int
@@ -146,18 +146,18 @@ class CaptionWords:
         has_same_tokenizer = tokenizer_name == vocabulary.tokenizer
         are_known = has_same_tokenizer and bool(np.mean(is_known) >= SAME_WORDS)
         lengths = [len(caption) for caption in (*user_captions, *rehearsal_captions)]
-        longest = int(np.quantile(lengths, 0.99, method="higher"))
+        length = int(np.quantile(lengths, 0.99, method="higher"))
         counts = Counter(
             word for caption in (*user_captions, *rehearsal_captions) for word in caption
         )
         return cls(
-            are_known,
-            not are_known and len(vocabulary) > FEW_WORDS,
-            min(longest, max(Search.limits["max_length"])),
-            len(counts),
-            sum(count >= FREQUENT for count in counts.values()),
-            sum(count < photos.min_count for count in counts.values()),
-            tokenizer_name,
+            are_known=are_known,
+            is_other_language=not are_known and len(vocabulary) > FEW_WORDS,
+            max_length=min(length, max(Search.limits["max_length"])),
+            count=len(counts),
+            frequent_count=sum(count >= FREQUENT for count in counts.values()),
+            rare_count=sum(count < photos.min_count for count in counts.values()),
+            tokenizer_name=tokenizer_name,
         )
 
 
@@ -173,7 +173,8 @@ def read_photos(
         folder: the user's photos.
         rehearsal_folder: the rehearsal photos; None for none.
         skip_bad: leave out faulty photos and rows.
-        reader_options: options of `reader_for` for the user's photos; None for the default.
+        reader_options: options of `reader_for` for the user's photos; an option that is None has
+            its default.
 
     Raises:
         InputError: there are faults, and `skip_bad` is off; or there are too few photos.
@@ -195,24 +196,25 @@ def read_photos(
             if rehearsal_folder is not None:
                 source = f"{folder} or {rehearsal_folder}"
             raise InputError(f"{source}: has faults; mend them, or leave them out by --skip-bad")
-    user_set, *rehearsal_sets = data_check.data_set.parts.values() or [data_check.data_set]
-    train, val = _good_records(folder, user_set, data_check.faulty)
     rehearsal_train: list[Record] = []
     rehearsal_val: list[Record] = []
-    if rehearsal_folder is not None:
-        [rehearsal_set] = rehearsal_sets
+    if rehearsal_folder is None:
+        train, val = _good_records(folder, data_check.data_set, data_check.faulty)
+    else:
+        user_set, rehearsal_set = data_check.data_set.parts.values()
+        train, val = _good_records(folder, user_set, data_check.faulty)
         rehearsal_train, rehearsal_val = _good_records(
             rehearsal_folder, rehearsal_set, data_check.faulty
         )
     return Photos(
-        train,
-        val,
-        rehearsal_train,
-        rehearsal_val,
-        data_check.data_set,
-        settings,
-        sorted(map(str, data_check.faulty)),
-        data_check.hashes,
+        train=train,
+        val=val,
+        rehearsal_train=rehearsal_train,
+        rehearsal_val=rehearsal_val,
+        data_set=data_check.data_set,
+        reader_settings=settings,
+        faulty=sorted(map(str, data_check.faulty)),
+        hashes=data_check.hashes,
     )
 
 
@@ -224,11 +226,13 @@ def _good_records(
     Raises:
         InputError: there are too few.
     """
-    records_by_split: dict[str, list[Record]] = {"train": [], "val": []}
-    for split, records in records_by_split.items():
-        if data_set.find_split(split) is not None:
-            records += [r for r in data_set.records(split) if r.image not in faulty]
-    train, val = records_by_split.values()
+
+    def good_records(split: str) -> list[Record]:
+        if data_set.find_split(split) is None:
+            return []
+        return [record for record in data_set.records(split) if record.image not in faulty]
+
+    train, val = good_records("train"), good_records("val")
     if len(train) < 2 or not val:
         raise InputError(
             f"{source}: {len(train)} photos to train on and {len(val)} to validate; "

@@ -96,9 +96,9 @@ def _search(start: Captioner, words: CaptionWords, manner: Manner) -> dict[str, 
     that all captions have does not shorten what comes after it.
     """
     search = _as_yaml(start.config["search"])
-    if words.longest > search["init_args"].get("max_length", words.longest):
-        say(f"captions have up to {words.longest} words; so may the new model's")
-        search["init_args"]["max_length"] = words.longest
+    if words.max_length > search["init_args"].get("max_length", words.max_length):
+        say(f"captions have up to {words.max_length} words; so may the new model's")
+        search["init_args"]["max_length"] = words.max_length
     if words.are_known and "length_penalty" in search["init_args"]:
         length_penalty = search["init_args"]["length_penalty"] * manner.length_ratio
         search["init_args"]["length_penalty"] = round(length_penalty, 2)
