@@ -18,7 +18,7 @@ START_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of the start's parameters that are tried at the end; see `best_between`."""
 
 FOLDS = 5
-"""Parts of the validation photos, each captioned by the candidate that the other parts choose."""
+"""Folds of the validation photos; the candidate that the others choose captions each of them."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Choice:
         captioner: the captioner.
         start_weight: weight of the start's parameters in it; 0 in that of an earlier training.
         captions: its captions of the photos that it was chosen by, by image id.
-        cross_fitted_captions: of each photo, the caption by the candidate that photos of other
-            folds choose. No photo has chosen the caption that its score is of.
-        is_earlier: whether it is that of the earlier training.
+        cross_fitted_captions: each photo's caption by the candidate that is best on the other
+            folds, so that no photo helps to choose the caption that it scores.
+        is_earlier: whether it is the captioner of the earlier training.
         new_captions: the captions of the best captioner of this training, or of the start.
     """
 

@@ -9,11 +9,12 @@ NEW_WORDS_FACTOR = 3
 MAX_EPOCHS = 90
 """Epochs of the longest plan: enough for a few dozen photos, also in another language."""
 
-MANNER_PHOTOS = 500
-"""So many photos teach content, whether the start captions them well or not."""
+CONTENT_PHOTOS = 500
+"""From this number of training photos on, content is learnt even if the start captions them well.
+"""
 
 MANNER_BATCH, MANNER_STEPS = 4, 280
-"""Batch size and number of steps in which a manner is learnt; more steps forget more."""
+"""Batch size and number of steps to learn a manner; with more steps, the model forgets more."""
 
 
 class Plan(NamedTuple):
@@ -23,7 +24,7 @@ class Plan(NamedTuple):
     epochs: int
     batch_size: int
     lesson: str  # what a data set of this size can teach
-    keeps_content: bool = False  # whether the start teaches what photos show
+    keeps_content: bool = False  # learn a manner only; the start teaches what photos show
 
     @classmethod
     def of(cls, photo_count: int, epochs: int | None = None, has_new_words: bool = False) -> "Plan":
@@ -40,9 +41,9 @@ class Plan(NamedTuple):
         return plan._replace(epochs=epochs, batch_size=max(4, batch_size))
 
     def for_manner(self, photo_count: int, epochs: int | None = None) -> "Plan":
-        """The plan for few photos that the start captions well, whose captions teach their manner.
+        """The plan to learn a manner only, from few photos whose content the start knows.
 
-        `epochs` replaces the plan's, which take `MANNER_STEPS`.
+        It takes `MANNER_STEPS`, unless `epochs` are given.
         """
         steps_per_epoch = math.ceil(photo_count / MANNER_BATCH)
         return self._replace(
@@ -55,7 +56,7 @@ class Plan(NamedTuple):
     def epochs_per_validation(self) -> int:
         """Epochs between validations; a divisor, so that the last epoch is validated.
 
-        There are some ten validations, or four if content is kept: then they choose no epoch.
+        There are about ten validations, or four if content is kept, as they choose no epoch then.
         """
         upper_bound = math.ceil(self.epochs / (4 if self.keeps_content else 10))
         return max(count for count in range(1, upper_bound + 1) if self.epochs % count == 0)

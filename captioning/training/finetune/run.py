@@ -29,7 +29,7 @@ from captioning.training.finetune.messages import (
     say_start,
 )
 from captioning.training.finetune.photos import CaptionWords, Photos, read_photos
-from captioning.training.finetune.plan import MANNER_PHOTOS, Plan
+from captioning.training.finetune.plan import CONTENT_PHOTOS, Plan
 from captioning.training.finetune.run_folder import RunFolder
 from captioning.training.finetune.settings import training_settings
 from captioning.training.finetune.start_captions import MANNER_SAMPLE, StartCaptions
@@ -85,14 +85,14 @@ def finetune(
         return run_folder.model_file
     say_plan(photos, words, keep, model_name=str(model))
     start_captions = StartCaptions.of(start, photos, words.tokenizer_name)
-    if photos.train_count < MANNER_PHOTOS and words.are_known and start_captions.are_related:
+    if photos.train_count < CONTENT_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
     say_start(photos, start_captions, plan, model_name=str(model))
     if start_captions.are_related:
         say_outliers(start, photos.train, folder)
     finetuning = Finetuning(start, str(model), photos, words, plan, start_captions, run_folder)
     checkpoint = finetuning.train(arguments, continues=continues, overwrite=overwrite)
-    if run_folder.is_finished():  # nothing was left to train
+    if run_folder.is_finished():  # the training found nothing left to do, so it kept the record
         return run_folder.model_file
     choice = finetuning.choose(checkpoint)
     calibration = finetuning.calibrate(choice, folder, rehearsal_folder=keep)
@@ -181,7 +181,7 @@ class Finetuning:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; go on by the same command") from None
         assert checkpoint is not None  # there is one process only
-        # A few validation photos would choose the luckiest epoch: the last average is as good.
+        # So few photos would choose the luckiest epoch; the average of the last one is as good.
         return self.run_folder.path / LAST if self.plan.keeps_content else checkpoint
 
     def choose(self, checkpoint: Path) -> Choice:
@@ -217,11 +217,11 @@ class Finetuning:
         return choice
 
     def _start_weights(self) -> Sequence[float]:
-        """The weights of the start to try in a mixture with the trained model.
+        """The weights of the start to try in mixtures with the trained model.
 
-        None but 0 if its words are not kept; or if the captions have a manner of their own, which
-        mixtures lose: a quarter of the start's parameters makes a quarter of them return to its
-        manner.
+        Only 0, the trained model itself, if the start's words are not kept, or if the captions have
+        a distinct manner: mixtures lose it. With a quarter of the start's parameters, a quarter of
+        the captions return to the start's manner.
         """
         has_manner = self.plan.keeps_content and self.start_captions.manner.is_distinct
         if not self.words.are_known or has_manner:
@@ -231,10 +231,10 @@ class Finetuning:
     def calibrate(
         self, choice: Choice, folder: str | Path, rehearsal_folder: str | Path | None
     ) -> Calibration | None:
-        """Fit the calibration of the chosen captioner on the photos to validate on.
+        """Fit the calibration of the chosen captioner and its reviews on the validation photos.
 
-        Its reviews are calibrated as well. None if the start is the best, which keeps its own, and,
-        with a line, if captions have no confidence.
+        None if the start was chosen, which keeps its own. Also None, after a line that says so, if
+        captions cannot have a confidence.
 
         Args:
             choice: what was chosen.
@@ -252,10 +252,10 @@ class Finetuning:
     def _calibrate_confidence(
         self, captioner: Captioner, folder: str | Path, rehearsal_folder: str | Path | None
     ) -> Calibration | None:
-        """Fit the confidence of a captioner, which is not the start.
+        """Fit the confidence of a captioner other than the start.
 
-        With one caption per photo it is the start's, if the model keeps what the start knows of
-        such photos.
+        Photos with one caption each cannot tell good captions from others. The start's calibration
+        is borrowed then, if the model keeps what the start knows of such photos.
         """
         start, photos = self.start, self.photos
         try:

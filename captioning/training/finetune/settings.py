@@ -92,8 +92,8 @@ def _model_parts(start: Captioner, plan: Plan) -> dict[str, Any]:
 def _search(start: Captioner, words: CaptionWords, manner: Manner) -> dict[str, Any]:
     """The start's search, which may find captions as long as the new ones.
 
-    The power of the length that scores are divided by grows with the length: so that a beginning
-    that all captions have does not shorten what comes after it.
+    If captions get longer, by a beginning that all of them have, the length penalty grows with
+    them: otherwise the search would shorten what comes after the beginning.
     """
     search = _as_yaml(start.config["search"])
     if words.max_length > search["init_args"].get("max_length", words.max_length):
@@ -102,7 +102,7 @@ def _search(start: Captioner, words: CaptionWords, manner: Manner) -> dict[str, 
     if words.are_known and "length_penalty" in search["init_args"]:
         length_penalty = search["init_args"]["length_penalty"] * manner.length_ratio
         search["init_args"]["length_penalty"] = round(length_penalty, 2)
-    if not words.are_known:  # which words people repeat is seen in thousands of captions
+    if not words.are_known:  # few captions do not show which words people repeat
         search["init_args"]["repeats"] = True
     return search
 
