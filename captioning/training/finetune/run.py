@@ -116,7 +116,10 @@ def _arguments(
     tokenizer: TokenizerName | None,
     keep: str | Path | None,
 ) -> dict[str, Any]:
-    """The arguments by which a run is recognised, as its finetune.json holds them."""
+    """What makes a run the same training: arguments of the command, stages and photos.
+
+    The run's finetune.json holds them.
+    """
     return {
         "the folder": absolute_address(folder),
         "--model": str(model),
@@ -159,7 +162,7 @@ class Finetuning:
         """Train, and return the best checkpoint, or the last one.
 
         Args:
-            arguments: by which the run is recognised (`_arguments`).
+            arguments: what makes a run the same training (`_arguments`).
             continues: whether to go on from the last checkpoint.
             overwrite: whether to replace another training.
         """

@@ -1,4 +1,4 @@
-"""The folder of a finetuning: what it is recognised by, and what stays in it at the end."""
+"""The folder of a finetuning: which training it holds, and what stays in it at the end."""
 
 import shutil
 from collections.abc import Collection
@@ -52,28 +52,32 @@ class RunFolder:
         return self.path / FEATURES
 
     def continues(self, arguments: dict[str, Any], overwrite: bool) -> bool:
-        """Whether a run continues with these arguments, or begins.
+        """Whether a run continues with these arguments; otherwise it begins.
 
         Raises:
             InputError: the run has other arguments, or is of `captioning train`.
         """
         has_model = any((self.path / name).exists() for name in (LAST, BEST, MODEL))
-        earlier = self._record()
-        differences = [name for name in arguments if earlier.get(name) != arguments[name]]
-        differences = [name for name in differences if name not in ("stages", "digest")]
+        record = self._record()
+        differences = [
+            name
+            for name, argument in arguments.items()
+            if record.get(name) != argument and name not in ("stages", "digest")
+        ]
         if has_model and differences and not overwrite:
             raise InputError(
                 f"{self.path}: contains another training (by {', '.join(differences)}); name "
                 "another folder by --out, or replace it by --overwrite"
             )
-        is_lost = ENDED in earlier and not self.model_file.exists()
+        is_lost = ENDED in record and not self.model_file.exists()
         if overwrite or not has_model or is_lost:
             return False
-        if earlier["digest"] != arguments["digest"]:
+        has_same_photos: bool = record["digest"] == arguments["digest"]
+        if not has_same_photos:
             say(
                 f"photos or captions have changed: training again; {EARLIER} keeps the model so far"
             )
-        return bool(earlier["digest"] == arguments["digest"])
+        return has_same_photos
 
     def is_finished(self, epochs: int | None = None) -> bool:
         """Whether the run has its model, after at least this number of epochs."""
