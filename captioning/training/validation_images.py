@@ -168,7 +168,7 @@ def save_page(
 
 
 def save_kept_page(
-    run_folder: Path, captioner: Captioner, records: Sequence[Record], kept_model: str
+    run_folder: Path, captioner: Captioner, records: Sequence[Record], model_text: str
 ) -> None:
     """Write validation.html of a finished training, with the captions of the model that is kept.
 
@@ -176,7 +176,7 @@ def save_kept_page(
         run_folder: the training's, with its last checkpoint.
         captioner: the model that is kept.
         records: the images to validate on.
-        kept_model: which model that is.
+        model_text: a phrase for that model.
     """
     content = torch.load(run_folder / LAST, map_location="cpu", weights_only=True)
     state = content["callbacks"][ValidationPage.__qualname__]
@@ -189,7 +189,7 @@ def save_kept_page(
     pairs = zip(shown, captions, strict=True)
     save_page(
         run_folder,
-        f"Captions are by {kept_model}: {state['counts']}",
+        f"Captions are by {model_text}: {state['counts']}",
         [Point(*point) for point in state["losses"]],
         state["validations"],
         [(record, caption) for record, caption in pairs if isinstance(caption, Caption)],

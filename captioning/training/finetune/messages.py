@@ -164,8 +164,8 @@ def say_result(
         say(everyday_changes(start, choice.captioner))
 
 
-def kept_model(choice: Choice) -> str:
-    """Which model is kept, for the page of the training."""
+def kept_model_text(choice: Choice) -> str:
+    """A phrase for the model that is kept, for the page of the training."""
     if choice.is_earlier:
         return "the earlier model, which is better than this training's"
     if choice.start_weight == 1:

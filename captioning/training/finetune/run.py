@@ -22,7 +22,7 @@ from captioning.shelf import DEFAULT_MODEL, absolute_address
 from captioning.training.checkpoints import LAST
 from captioning.training.finetune.choice import START_WEIGHTS, Choice, best_between
 from captioning.training.finetune.messages import (
-    kept_model,
+    kept_model_text,
     say_outliers,
     say_plan,
     say_result,
@@ -216,7 +216,7 @@ class Finetuning:
             tokenizer_name=tokenizer_name,
             run_folder=folder,
         )
-        save_kept_page(folder, choice.captioner, photos.validation, kept_model(choice))
+        save_kept_page(folder, choice.captioner, photos.validation, kept_model_text(choice))
         return choice
 
     def _start_weights(self) -> Sequence[float]:
