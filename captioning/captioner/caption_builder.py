@@ -14,12 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner.calibration import Calibration, confidence_features
 from captioning.captioner.caption import Caption, RunnerUp
-from captioning.captioner.decoded_batch import (
-    DecodedBatch,
-    decode_batch,
-    encode_batch,
-    token_log_probs,
-)
+from captioning.captioner.decoded_batch import DecodedBatch, decode_batch, encode_batch
 from captioning.captioner.inference_network import InferenceNetwork
 from captioning.captioner.photo_stream import StreamedPhoto
 from captioning.captioner.review import Reviewer
@@ -28,7 +23,7 @@ from captioning.data.vocabulary import EOS, PAD, Vocabulary
 from captioning.errors import PhotoError
 from captioning.maps import ATTENTION, word_maps
 from captioning.search import Search
-from captioning.search.search import find_alternatives
+from captioning.search.search import find_alternatives, token_log_probs
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from captioning.maps import CaptionedBatch
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Search
-from captioning.search.search import generable_log_probs
+from captioning.search.search import token_log_probs
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,3 @@ def decode_batch(
     return DecodedBatch(
         encoded.images, encoded.annotations, encoded.adapted, memory, captions, logits
     )
-
-
-def token_log_probs(
-    logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"]
-) -> Float[Tensor, "B N T"]:
-    """Return the log probability of each token among those of `generable_log_probs`; 0 at PAD."""
-    log_probs = generable_log_probs(logits).gather(3, tokens[..., None]).squeeze(3)
-    return log_probs.masked_fill(tokens == PAD, 0.0)

@@ -13,7 +13,7 @@ from torch import Tensor
 from captioning.data.vocabulary import PAD
 from captioning.maps.captioned import NEIGHBOURHOOD, CaptionedBatch, Maps, shares
 from captioning.models import Model
-from captioning.search.search import generable_log_probs
+from captioning.search.search import token_log_probs
 
 CAPTIONS_PER_PASS = 16
 """Captions per pass, if their graphs are kept or regions are hidden."""
@@ -134,6 +134,5 @@ def word_log_probs(
     """
     memory = model.remember(annotations, mask)
     logits, _ = model.decoder.teacher_forcing(memory, tokens[..., :-1])
-    words = tokens[..., 1:]
-    log_probs = generable_log_probs(logits).gather(-1, words[..., None])[..., 0]
-    return torch.where((words != PAD) & log_probs.isfinite(), log_probs, 0.0)
+    log_probs = token_log_probs(logits, tokens[..., 1:])
+    return torch.where(log_probs.isfinite(), log_probs, 0.0)

@@ -231,6 +231,19 @@ def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
     return scores.log_softmax(dim=-1)
 
 
+def token_log_probs(
+    logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"]
+) -> Float[Tensor, "B N T"]:
+    """The log probability of each token, among the words that a search can generate; 0 at PAD.
+
+    Args:
+        logits: the logits before each token.
+        tokens: the captions, up to EOS and then PAD.
+    """
+    log_probs = generable_log_probs(logits).gather(3, tokens[..., None]).squeeze(3)
+    return log_probs.masked_fill(tokens == PAD, 0.0)
+
+
 def find_alternatives(
     logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
 ) -> tuple[Int[Tensor, "B N T k"], Float[Tensor, "B N T k"]]:

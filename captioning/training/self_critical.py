@@ -15,7 +15,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
-from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import caption_cross_entropy, plain
 from captioning.metrics.cider import LENGTH_SIGMA, DocumentFrequencies, rewards
@@ -24,7 +24,7 @@ from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Sampling, Search
-from captioning.search.search import generable_log_probs
+from captioning.search.search import token_log_probs
 from captioning.training.objectives import Loss, Objective
 
 SACREEOS_VERSION = "1.0.0"
@@ -113,9 +113,8 @@ def self_critical_loss(
     advantages = (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
     logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])
-    log_probs = generable_log_probs(logits).gather(3, samples[..., None]).squeeze(3)
-    likelihoods = log_probs.masked_fill(samples == PAD, 0.0).sum(dim=2)
-    return -(advantages * likelihoods).sum()
+    log_likelihoods = token_log_probs(logits, samples).sum(dim=2)
+    return -(advantages * log_likelihoods).sum()
 
 
 def sampled_words(decoded: Decoded, vocabulary: Vocabulary) -> list[list[Words]]:
