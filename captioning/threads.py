@@ -1,4 +1,4 @@
-"""Works on several batches at once on a CPU, one per thread, since one keeps few cores busy."""
+"""Works on several batches at once on a CPU, one per thread: a single one keeps few cores busy."""
 
 import os
 from collections import deque
@@ -79,8 +79,8 @@ def in_threads(
     """The result of `work` for each item, in order.
 
     A CPU works on several items at once, each in a thread with its share of PyTorch's threads;
-    other devices, and a CPU with `in_turn`, take one item after another. Gradients and autocast are
-    as in the calling thread, which reads the items, few ahead.
+    other devices, and a CPU with `in_turn`, take one item after another. The calling thread reads
+    the items, a few ahead of the work. Its settings of gradients and autocast hold in all threads.
     """
     gradients = torch.is_grad_enabled()
     autocast = torch.is_autocast_enabled(device.type)
@@ -101,7 +101,7 @@ def in_threads(
 
     queue = read()
     first_items = list(islice(queue, 1 if in_turn else thread_count(device)))
-    threads = len(first_items)
+    threads = len(first_items)  # no more than there are items
     queue = chain(first_items, queue)
     if threads < 2:
         yield from map(work_or_raise, queue)

@@ -109,11 +109,12 @@ class Calibration:
         weights: the weight of each feature, by name, in a logistic regression of whether a caption
             is good.
         bias: the bias of that regression.
-        photo: weights of the mean annotation vector, and a bias: how good captions are in the data
-            set whose photos look like this one; empty if there was one data set.
-        named: slope and intercept of the log-odds that people name what a word names, by those of
-            its probability (Platt scaling), and the weight of the kind of photo, which models of
-            earlier versions do not have; empty if unknown.
+        photo: a linear function of the mean annotation vector, its weights and a bias: how good
+            captions are in the data set whose photos look like this one; empty if there was one
+            data set.
+        named: Platt scaling from the log-odds of a word's probability to those that people name
+            what it names: slope, intercept, and the weight of the kind of photo, which files of
+            earlier versions lack; empty if unknown.
         search: the config of the search whose captions it was fitted on; confidences hold for this
             search only.
         review: of reviews of captions; None if it was not fitted.

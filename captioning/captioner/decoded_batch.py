@@ -43,9 +43,9 @@ class EncodedBatch:
         tokens: Int[Tensor, "B N T"],
         attention: Float[Tensor, "B N T L"] | None = None,
     ) -> CaptionedBatch:
-        """Return the images with captions, for maps; `attention` if it was computed."""
+        """Return the images with captions, for maps; give `attention` if it has been computed."""
         tokens = F.pad(tokens, (1, 0), value=BOS)
-        adapted = self.adapted.to(self.annotations.dtype)
+        adapted = self.adapted.to(self.annotations.dtype)  # maps use no bfloat16
         return CaptionedBatch(model, self.images, self.annotations, adapted, tokens, attention)
 
 

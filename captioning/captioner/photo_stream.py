@@ -28,8 +28,8 @@ class StreamedPhoto(NamedTuple):
 
     Attributes:
         number: its place in the stream, from 0.
-        photo: the photo as it was given, or scaled down to draw on; pixels and the bytes of a file
-            have become an image.
+        photo: the photo as it was given, with pixels as an image and bytes as an upload; or a
+            decoded photo, scaled down to draw on.
         view: what the model sees of it.
     """
 
@@ -45,7 +45,8 @@ def read_streamed_photo(
 ) -> StreamedPhoto | PhotoError:
     """Read a photo, with its place in a stream, or return why it cannot be read.
 
-    With `photo_side`, the decoded photo is kept with so many pixels on its longer side.
+    With `photo_side`, `StreamedPhoto.photo` is the decoded photo, scaled down to have at most so
+    many pixels on its longer side.
     """
     number, photo = numbered_photo
     is_named = isinstance(photo, str | Path | Upload) and len(str(photo)) <= MAX_PATH_LENGTH
@@ -78,8 +79,8 @@ def photo_batches(
         photos: a photo, or any iterable of photos.
         preprocessing: how a photo becomes an image.
         batch_size: the most photos per batch.
-        threads: number of threads that work on batches, which get equal batches if the number of
-            photos is known; None if batches are worked on in turn.
+        threads: number of threads that work on the batches at once; None if batches are worked on
+            in turn.
         photo_side: as for `read_streamed_photo`.
 
     Raises:
@@ -93,6 +94,7 @@ def photo_batches(
         )
     size = batch_size
     if isinstance(sequence, Sized) and threads is not None:
+        # Equal batches end together: 20 photos for 2 threads are 10 and 10, not 16 and 4.
         rounds = math.ceil(len(sequence) / (batch_size * threads))
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
         size = min(batch_size, max(MIN_BATCH, equal_size))

@@ -95,7 +95,7 @@ class Output(ABC):
 
     Attributes:
         paths: the files to write, which must not exist.
-        failures: the number of photos for which a file cannot be written, others can.
+        failures: the number of photos whose file could not be written.
     """
 
     paths: Sequence[Path] = ()

@@ -34,9 +34,9 @@ class View(NamedTuple):
     size: tuple[int, int]  # width and height of the photo in pixels
 
     @classmethod
-    def of(cls, square: UInt8[np.ndarray, "S S 3"], crop: Box, size: tuple[int, int]) -> "View":
-        """The view with the pixels of a square."""
-        return cls(torch.from_numpy(square).permute(2, 0, 1).contiguous(), crop, size)
+    def of(cls, image: UInt8[np.ndarray, "S S 3"], crop: Box, size: tuple[int, int]) -> "View":
+        """The view with the pixels of a square image."""
+        return cls(torch.from_numpy(image).permute(2, 0, 1).contiguous(), crop, size)
 
     def mirrored(self) -> "View":
         """The view with left and right exchanged."""

@@ -79,7 +79,7 @@ class BeamSearch(Search):
             largest((running + gains).flatten(1), self.width)
             for gains in self.gains(decoded, log_probs)
         ]
-        # `indices` are those of continuations: of a beam and its next word.
+        # An index of a continuation stands for a beam and its next word.
         totals, indices = (torch.cat(parts, dim=1) for parts in zip(*banks, strict=True))
         # A finished caption has one continuation: PAD, at no cost.
         finished_scores = decoded.scores.masked_fill(~finished, -inf)
