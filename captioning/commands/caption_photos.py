@@ -104,17 +104,20 @@ def caption(
         copies,
     )
     captioner = model_options.load(max_megapixels)
-    results = captions_or_readings(
-        captioner,
-        paths,
-        text,
-        line_options=line_options,
-        search_options=search_options,
-        caption_options=caption_options,
-        text_options=text_options,
-        picture_options=picture_options,
-        batch_size=model_options.batch_size,
-    )
+    if text is None:
+        results = searched_captions(
+            captioner,
+            paths,
+            line_options=line_options,
+            search_options=search_options,
+            caption_options=caption_options,
+            text_options=text_options,
+            picture_options=picture_options,
+            batch_size=model_options.batch_size,
+        )
+    else:
+        map_names = picture_options.map_names(captioner.default_map)
+        results = read_captions(captioner, paths, text, map_names)
     outputs.append(line_output(line_options, text_options, text is not None, not outputs))
     count = caption_options.captions
     failures = write_captions(
@@ -232,10 +235,9 @@ def caption_search(
     return search.replace(BeamSearch, width=count)
 
 
-def captions_or_readings(
+def searched_captions(
     captioner: "Captioner",
     photos: Sequence[Path],
-    text: str | None,
     *,
     line_options: LineOptions,
     search_options: SearchOptions,
@@ -244,10 +246,7 @@ def captions_or_readings(
     picture_options: PictureOptions,
     batch_size: int,
 ) -> "Iterator[Caption | PhotoError]":
-    """Return the captions of photos by the search that options ask for, or readings of a text."""
-    map_names = picture_options.map_names(captioner.default_map)
-    if text is not None:
-        return read_captions(captioner, photos, text, map_names)
+    """Return an iterator of the captions of photos, by the search that the options ask for."""
     search = caption_search(captioner, search_options, caption_options)
     has_page = picture_options.html is not None
     has_texts = text_options.csv is not None or text_options.xmp
@@ -255,7 +254,7 @@ def captions_or_readings(
     return captioner.stream(
         photos,
         search,
-        map_names,
+        picture_options.map_names(captioner.default_map),
         runners_up=RUNNERS_UP if has_page else 0,
         most=None if has_page else caption_options.captions or 1,  # a page has all captions
         batch_size=batch_size,
