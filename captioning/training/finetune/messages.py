@@ -150,18 +150,22 @@ def say_result(
     final_report = report_of(choice.captioner, choice.captions, photos.val)
     save_examples(run_folder / EXAMPLES, photos.val, before=before, after=final_report)
     if choice.start_weight < 1:
-        say(final_report.omissions, "photos with the lowest CIDEr now:")
-        for index in final_report.worst()[:3]:
-            record = photos.val[index]
-            old_text, new_text = (
-                report.captions[record.image_id] for report in (before, final_report)
-            )
-            texts = f'"{old_text}" before, "{new_text}" now; people: "{record.captions[0]}"'
-            say(f"  {record.image.name}: {texts}")
+        say(final_report.omissions)
+        say_lowest(photos.val, before=before, after=final_report)
     if photos.rehearsal_val:
         say_rehearsal(photos.rehearsal_val, captions, manner, tokenizer_name)
     elif choice.start_weight < 1:
         say(everyday_changes(start, choice.captioner))
+
+
+def say_lowest(records: Sequence[Record], *, before: Report, after: Report) -> None:
+    """Say the captions of the photos with the lowest CIDEr now."""
+    say("photos with the lowest CIDEr now:")
+    for index in after.worst()[:3]:
+        record = records[index]
+        old_text, new_text = (report.captions[record.image_id] for report in (before, after))
+        texts = f'"{old_text}" before, "{new_text}" now; people: "{record.captions[0]}"'
+        say(f"  {record.image.name}: {texts}")
 
 
 def kept_model_text(choice: Choice) -> str:
