@@ -130,7 +130,7 @@ class TrainCLI(LightningCLI):
         return data
 
     def before_instantiate_classes(self) -> None:
-        """Refuse an unsuitable folder or precision."""
+        """Read from the options how and where to run; refuse an unsuitable folder or precision."""
         options = self.config.trainer
         self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False

@@ -56,15 +56,17 @@ def finetune(
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
     `Plan` says what is trained. The same call goes on after an interrupt or, with more epochs, from
     where it ended. If photos or captions have changed, it trains again, and keeps the earlier model
-    as ``earlier.safetensors``; it is also the result, if it is clearly better on photos to validate
-    that it was not trained on. `out` gets the files of a training, such as ``config.yaml`` for
-    ``captioning train``; at the end, features and most of the checkpoints are removed without
-    `keep_features`. Photos of `keep` are rehearsed in training and count in model selection.
-    The arguments are the command's, `options` those of `reader_for`.
+    as ``earlier.safetensors``. That model is the result if it is clearly better on validation
+    photos that it was not trained on.
+
+    `out` gets the files of a training, such as ``config.yaml`` for ``captioning train``. Features
+    and most of the checkpoints are removed at the end, unless `keep_features` is on. Photos of
+    `keep` are rehearsed in training and count in model selection. The arguments are the command's,
+    `options` those of `reader_for`.
 
     Returns:
-        ``best.safetensors``, calibrated if validation photos have several captions, or as the start
-        is if it captions such photos well.
+        ``best.safetensors``, calibrated if validation photos have several captions. Otherwise it
+        has the start's calibration, if the start captions such photos well.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
