@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
@@ -98,24 +99,34 @@ def draw(
         pixel_rows, pixel_columns, _ = panel.shape
         axes.set_xlim(-0.5, max(pixel_columns, pixel_rows * panel_width / panel_height) - 0.5)
         axes.set_axis_off()
-        if index == 0:
-            continue
-        style: dict[str, Any] = {"pad": 72 * TITLE_PAD, "family": families, "parse_math": False}
-        probability_title = axes.set_title(
-            f"{probabilities[index - 1]:.2f}",
-            loc="right",
-            size=PROBABILITY_POINTS,
-            color="0.45",
-            **style,
-        )
-        word = drawable_words[index - 1]
-        word_title = axes.set_title(word, loc="left", size=WORD_POINTS, **style)
-        probability_width = probability_title.get_window_extent().width
-        free_width = (panel_width - TITLE_PAD) * DOTS_PER_INCH - probability_width
-        word_width = word_title.get_window_extent().width
-        if word_width > free_width:  # hinting adds a little
-            word_title.set_fontsize(0.9 * WORD_POINTS * free_width / word_width)
+        if index > 0:
+            word, probability = drawable_words[index - 1], probabilities[index - 1]
+            set_titles(axes, word, probability, families, panel_width)
     return figure
+
+
+def set_titles(
+    axes: Axes, word: str, probability: float, families: Sequence[str], panel_width: float
+) -> None:
+    """Write a word and its probability above a panel; a long word is written smaller.
+
+    Args:
+        axes: of the panel.
+        word: the word, in a `drawable` form.
+        probability: of the word.
+        families: the font families that draw the word.
+        panel_width: in inches.
+    """
+    style: dict[str, Any] = {"pad": 72 * TITLE_PAD, "family": families, "parse_math": False}
+    probability_title = axes.set_title(
+        f"{probability:.2f}", loc="right", size=PROBABILITY_POINTS, color="0.45", **style
+    )
+    word_title = axes.set_title(word, loc="left", size=WORD_POINTS, **style)
+    probability_width = probability_title.get_window_extent().width
+    free_width = (panel_width - TITLE_PAD) * DOTS_PER_INCH - probability_width
+    word_width = word_title.get_window_extent().width
+    if word_width > free_width:  # hinting adds a little
+        word_title.set_fontsize(0.9 * WORD_POINTS * free_width / word_width)
 
 
 def save_gif(
