@@ -93,7 +93,7 @@ class ReviewFeatures:
 def content_alternatives(
     logits: Float[Tensor, "n V"], tokens: Int[Tensor, " n"], vocabulary: Vocabulary
 ) -> Int[Tensor, "n K"]:
-    """Return the content words that the model would rather say than each token, likeliest first."""
+    """Return the most probable other content words in place of each token, the best first."""
     content_ids = tokens.new_tensor(_content_ids(vocabulary))
     scores = torch.full_like(logits, float("-inf"))
     scores[:, content_ids] = logits[:, content_ids]

@@ -110,7 +110,7 @@ def assess(
     Args:
         captioner: the model.
         records: the images with their references.
-        search: default: the captioner's own.
+        search: how words are chosen; defaults to the captioner's search.
         judge: decides which captions are good, instead of the references.
         batch_size: images per batch.
         features: a folder of cached annotations of the images, to use instead of the photos.

@@ -37,7 +37,7 @@ class CaptionedBatch:
         annotations: of the images, by `model.encode`.
         adapted: the adapter's vectors of the annotations, which the decoder attends over.
         tokens: the captions from BOS to EOS, then PAD.
-        _attention: `attention`, if it has been computed before.
+        _attention: what `attention` returns, if it has been computed before; None to compute it.
     """
 
     model: Model
