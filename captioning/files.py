@@ -103,11 +103,17 @@ def read_text(path: str | Path) -> str:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES:,} bytes")
         content = file.read()
-        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         try:
-            return content.decode("utf-16" if is_utf16 else "utf-8-sig")
+            return content.decode(text_encoding(content))
         except UnicodeDecodeError:
             raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
+
+
+def text_encoding(content: bytes) -> str:
+    """Python's name for the encoding of a text by its byte-order mark, without one UTF-8."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
 def read_json(path: str | Path) -> Any:

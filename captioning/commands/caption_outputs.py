@@ -387,17 +387,17 @@ def spreadsheet_text(text: str) -> str:
     return f" {text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def write_table(rows: Iterable[Sequence[object]], path: Path, separator: str = ",") -> None:
+def write_table(rows: Iterable[Sequence[object]], path: Path) -> None:
     """Write a CSV file, with the mark by which Excel recognises UTF-8."""
     with (
         written_whole(path) as temporary,
         temporary.open("w", newline="", encoding="utf-8-sig", errors="backslashreplace") as file,
     ):
-        csv.writer(file, delimiter=separator).writerows(rows)
+        csv.writer(file).writerows(rows)
 
 
-def csv_line(row: Sequence[object]) -> str:
+def csv_line(row: Sequence[object], separator: str = ",") -> str:
     """Format a row of a table as a line to print."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(row)
+    csv.writer(line, delimiter=separator, lineterminator="").writerow(row)
     return printable(line.getvalue())

@@ -1,6 +1,8 @@
 """Copies of pages and tables with captions where they lack them: `caption --alt` and `--fill`."""
 
+import codecs
 import csv
+import io
 import os
 import re
 from abc import abstractmethod
@@ -17,13 +19,14 @@ from captioning.commands.caption_options import TextOptions
 from captioning.commands.caption_outputs import (
     CaptionedPhoto,
     Output,
+    csv_line,
     spreadsheet_text,
-    write_table,
 )
 from captioning.data.photo_files import PARQUET
 from captioning.data.readers import CaptionTable
 from captioning.data.readers.rows import (
     JSON_LINES,
+    csv_cell_pattern,
     csv_lines,
     csv_separator,
     find_columns,
@@ -31,34 +34,44 @@ from captioning.data.readers.rows import (
     photo_path,
 )
 from captioning.errors import InputError, printable
-from captioning.files import opened, read_text, written_whole
+from captioning.files import opened, read_text, text_encoding, written_whole
 from captioning.progress_bar import say
 
 ATTRIBUTE = re.compile(r"""([^\s"'>/=]+)(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]*))?""")
 """An attribute of a tag."""
 
 
+class Gap(NamedTuple):
+    """A part of a text where a caption belongs, and its photo."""
+
+    start: int
+    stop: int
+    photo: Path
+
+
 class FilledCopy(Output):
     """A copy of a file, ``NAME.captioned.SUFFIX`` beside it, with captions of its photos.
 
+    All else stays byte for byte.
+
     Attributes:
-        gaps: the photo by the number of the picture or row that lacks its caption.
+        gaps: where captions are missing in the text, in order.
     """
 
-    def __init__(self, source: Path) -> None:
-        self.source = source
+    def __init__(self, source: Path, text: str, encoding: str) -> None:
+        self.source, self.text, self.encoding = source, text, encoding
         self.path = source.with_name(f"{source.stem}.captioned{source.suffix}")
         self.paths = [self.path]
-        self.gaps: dict[int, Path] = {}
+        self.gaps: list[Gap] = []
         self._left_out = 0
-        self._texts: dict[Path, str] = {}  # by photo; empty below --min-confidence
+        self._captions: dict[Path, str] = {}  # by photo; empty below --min-confidence
 
     @property
     def photos(self) -> list[Path]:
         """The photos to caption; InputError if there are none."""
         if not self.gaps:
             raise InputError(f"{self.source}: no photo without a caption in it; nothing to write")
-        return list(dict.fromkeys(self.gaps.values()))
+        return list(dict.fromkeys(gap.photo for gap in self.gaps))
 
     def leave_out(self, name: str, reason: object) -> None:
         """Name what gets no caption."""
@@ -66,22 +79,30 @@ class FilledCopy(Output):
         self._left_out += 1
 
     def add(self, captioned_photo: CaptionedPhoto) -> None:
-        self._texts[captioned_photo.photo] = captioned_photo.texts[0].sure_text
+        self._captions[captioned_photo.photo] = captioned_photo.texts[0].sure_text
 
     def finish(self) -> None:
-        captions = {number: self._texts.get(photo, "") for number, photo in self.gaps.items()}
-        captions = {number: text for number, text in captions.items() if text}
-        self.write(captions)
-        unreadable = sum(photo not in self._texts for photo in self.gaps.values())
-        unsure = len(self.gaps) - len(captions) - unreadable
-        counts = (
-            f"{len(captions)} filled, {unsure} not sure, {self._left_out + unreadable} left out"
-        )
+        parts, end = [], 0
+        for gap in self.filled_gaps:
+            parts += [self.text[end : gap.start], self.filling(gap, self._captions[gap.photo])]
+            end = gap.stop
+        content = "".join([*parts, self.text[end:]])
+        with written_whole(self.path) as temporary:
+            temporary.write_bytes(content.encode(self.encoding, "backslashreplace"))
+        filled = len(self.filled_gaps)
+        unreadable = sum(gap.photo not in self._captions for gap in self.gaps)
+        unsure = len(self.gaps) - filled - unreadable
+        counts = f"{filled} filled, {unsure} not sure, {self._left_out + unreadable} left out"
         say(printable(f"captioning: {self.path}: {counts}"))
 
+    @property
+    def filled_gaps(self) -> list[Gap]:
+        """The gaps that have a caption."""
+        return [gap for gap in self.gaps if self._captions.get(gap.photo)]
+
     @abstractmethod
-    def write(self, captions: Mapping[int, str]) -> None:
-        """Write the file with these captions in its gaps."""
+    def filling(self, gap: Gap, caption: str) -> str:
+        """What stands in a gap that has a caption."""
 
 
 class Picture(NamedTuple):
@@ -117,30 +138,31 @@ class PictureParser(HTMLParser):
 
 
 class DescribedPage(FilledCopy):
-    """A page whose local pictures have an ``alt``; all else stays byte for byte.
+    """A page whose local pictures have an ``alt``.
 
     Pictures with an empty ``alt`` get one too, unless ``role`` or ``aria-hidden`` says that they
     are decorative.
     """
 
     def __init__(self, source: Path) -> None:
-        super().__init__(source)
         with opened(source) as file:
             content = file.read()
         if b"\0" in content:
             raise InputError(f"{source}: no page in UTF-8; save it with this encoding")
-        self._text = content.decode("latin-1")  # a character for each byte, in any encoding
-        parser = PictureParser(self._text)
-        self._pictures = parser.pictures
-        for number, picture in enumerate(self._pictures):
+        text = content.decode("latin-1")  # a character for each byte, in any encoding
+        super().__init__(source, text, "latin-1")
+        parser = PictureParser(text)
+        for picture in parser.pictures:
             if not (picture.attributes.get("alt") or "").strip():
                 name = picture.attributes.get("src") or picture.tag
                 with suppress(UnicodeError):
                     name = name.encode("latin-1").decode()
                 try:
-                    self.gaps[number] = self._photo(picture, urljoin(parser.base, name.strip()))
+                    photo = self._photo(picture, urljoin(parser.base, name.strip()))
                 except ValueError as error:
                     self.leave_out(name, error)
+                else:
+                    self.gaps.append(Gap(*alt_span(picture), photo))
 
     def _photo(self, picture: Picture, address: str) -> Path:
         """The file of a picture; raises ValueError if it is to be left out."""
@@ -158,28 +180,24 @@ class DescribedPage(FilledCopy):
             raise ValueError("no such file")
         return photo
 
-    def write(self, captions: Mapping[int, str]) -> None:
-        parts, end, empty = [], 0, 0
-        for number, caption in captions.items():
-            start, tag, attributes = self._pictures[number]
-            parts += [self._text[end:start], _with_alt(tag, caption)]
-            end = start + len(tag)
-            empty += "alt" in attributes
-        with written_whole(self.path) as temporary:
-            temporary.write_bytes("".join([*parts, self._text[end:]]).encode("latin-1"))
-        if empty:
+    def filling(self, gap: Gap, caption: str) -> str:
+        text = escape(caption).encode("ascii", "xmlcharrefreplace").decode()
+        return f'alt="{text}"' if gap.start < gap.stop else f' alt="{text}"'
+
+    def finish(self) -> None:
+        if empty := sum(gap.start < gap.stop for gap in self.filled_gaps):
             meaning = "an empty alt, which says that a picture is decorative; check these"
             say(printable(f"captioning: {self.path}: {empty} of the filled had {meaning}"))
+        super().finish()
 
 
-def _with_alt(tag: str, caption: str) -> str:
-    """A tag with a caption as ``alt``, in ASCII, in place of an empty one if there is one."""
-    text = escape(caption).encode("ascii", "xmlcharrefreplace").decode()
+def alt_span(picture: Picture) -> tuple[int, int]:
+    """Where the ``alt`` of a picture is, or where one belongs."""
     begin = len("<img")
-    for match in ATTRIBUTE.finditer(tag, begin):
+    for match in ATTRIBUTE.finditer(picture.tag, begin):
         if match[1].lower() == "alt":
-            return f'{tag[: match.start()]}alt="{text}"{tag[match.end() :]}'
-    return f'{tag[:begin]} alt="{text}"{tag[begin:]}'
+            return picture.start + match.start(), picture.start + match.end()
+    return picture.start + begin, picture.start + begin
 
 
 class FilledTable(FilledCopy):
@@ -192,45 +210,39 @@ class FilledTable(FilledCopy):
     """
 
     def __init__(self, source: Path, caption_column: str | None, photo_column: str | None) -> None:
-        super().__init__(source)
         if source.suffix.lower() in (".json", *JSON_LINES, PARQUET):
             raise InputError(f"{source}: --fill takes a CSV or TSV table")
-        lines = list(csv_lines(source))
-        self._rows: list[list[str]] = [line.value for line in lines]
-        spaced_values = {line.key: line.value for line in csv_lines(source, skips_spaces=False)}
-        self._spaced_rows = [spaced_values.get(line.key) for line in lines]
+        text = read_text(source)
+        with opened(source) as file:
+            super().__init__(source, text, text_encoding(file.read(len(codecs.BOM_UTF8))))
+        lines = list(csv_lines(source, text))
         if not lines:
             raise InputError(f"{source}: no rows; add some of file_name and caption")
         for line in lines:
             if isinstance(line.value, csv.Error):
                 raise InputError(f"{line.place}: not CSV ({line.value})")
-        header, is_row = header_of(self._rows[0])
+        header, is_row = header_of(lines[0].value)
         columns = find_columns(source, [dict.fromkeys(header, "")], caption_column, photo_column)
         caption_places = [header.index(name) for name in columns.captions]
-        self._place = caption_places[0]
-        names: dict[int, str] = {}
-        for number, row in enumerate(self._rows):
+        self._separator = csv_separator(text)
+        caption_cell = csv_cell_pattern(self._separator, caption_places[0])
+        line_starts = [0, *accumulate(map(len, io.StringIO(text, newline="")))]
+        names: list[str] = []
+        spans: list[tuple[int, int]] = []
+        for number, line in enumerate(lines):
+            row = line.value
             if len(row) != len(header):
-                self.leave_out(f"line {lines[number].key}", "another number of values")
+                self.leave_out(f"line {line.key}", "another number of values")
             elif (number or is_row) and not any(row[place].strip() for place in caption_places):
-                names[number] = photo_path(row[header.index(columns.photo)].strip())
-        photos = CaptionTable(source).photo_paths([*names.values()], source, required=False)
-        self.gaps = dict(zip(names, photos, strict=True))
+                cell = caption_cell.match(text, line_starts[int(line.key) - 1])
+                assert cell is not None
+                spans.append(cell.span(1))
+                names.append(photo_path(row[header.index(columns.photo)].strip()))
+        photos = CaptionTable(source).photo_paths(names, source, required=False)
+        self.gaps = [Gap(*span, photo) for span, photo in zip(spans, photos, strict=True)]
 
-    def write(self, captions: Mapping[int, str]) -> None:
-        rows = [*map(_with_spaces, self._rows, self._spaced_rows)]
-        for number, caption in captions.items():
-            rows[number][self._place] = spreadsheet_text(caption)
-        write_table(rows, self.path, csv_separator(read_text(self.source)))
-
-
-def _with_spaces(row: list[str], spaced_row: object) -> list[str]:
-    """A row with the spaces before its values, which keep spreadsheets from reading formulas."""
-    if isinstance(spaced_row, list):
-        texts, spaced_texts = ([value.lstrip(" ") for value in r] for r in (row, spaced_row))
-        if texts == spaced_texts:  # no quotes come after spaces
-            return spaced_row
-    return row
+    def filling(self, gap: Gap, caption: str) -> str:
+        return csv_line([spreadsheet_text(caption)], self._separator)
 
 
 def filled_copy(text_options: TextOptions) -> FilledCopy:

@@ -78,29 +78,40 @@ def test_a_base_address_makes_pictures_those_of_another_place(
     assert "page.html: no photo without a caption in it" in error
 
 
-def test_a_table_is_filled_and_other_rows_stay(
-    folder: Path, checkpoint: Path, model: list[str], capsys: Capture
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_table_is_filled_and_stays_byte_for_byte_else(
+    folder: Path,
+    checkpoint: Path,
+    model: list[str],
+    encoding: str,
+    line_end: str,
+    capsys: Capture,
 ) -> None:
     lines = [
-        "Nr; photo ;Text\r\n",
-        '1; a.jpg;"own; words"\r\n',
-        " =1+1;a.jpg;mine\r\n",
-        "2;more/b c.jpg;\r\n",
-        "3;gone.jpg;\r\n",
-        "4;too;many;values\r\n",
-        '5;"caf\xe9.jpg";""',
+        '"Nr"; photo ;Text',
+        '1; a.jpg;"own; words"',
+        " =1+1;a.jpg;mine",
+        ' "a ""note""; of',
+        'two lines";more/b c.jpg; ',
+        "",
+        ";;",
+        "3;gone.jpg;",
+        "4;too;many;values",
+        '5"; "caf\xe9.jpg"; ""',
     ]
     table = folder / "table.csv"
-    table.write_bytes("".join(lines).encode())
+    table.write_bytes(line_end.join(lines).encode(encoding))
     command = ["caption", "--fill", str(table), *model, "--prefix", "x;"]
     assert main(command) == 1  # one photo is missing
     captioner = load(checkpoint)
     texts = [f"x;{captioner(folder / name).text}" for name in ("more/b c.jpg", "caf\xe9.jpg")]
-    lines[3] = f'2;more/b c.jpg;"{texts[0]}"\r\n'
-    lines[6] = f'5;caf\xe9.jpg;"{texts[1]}"\r\n'
-    assert (folder / "table.captioned.csv").read_bytes().decode("utf-8-sig") == "".join(lines)
+    lines[4] = f'two lines";more/b c.jpg;"{texts[0]}"'
+    lines[9] = f'5"; "caf\xe9.jpg";"{texts[1]}"'
+    copy = folder / "table.captioned.csv"
+    assert copy.read_bytes() == line_end.join(lines).encode(encoding)
     errors = capsys.readouterr().err
-    assert "table.csv: left out: line 6: another number of values" in errors
+    assert "table.csv: left out: line 9: another number of values" in errors
     assert "gone.jpg: no such file" in errors
     assert errors.endswith("table.captioned.csv: 2 filled, 0 not sure, 2 left out\n")
     assert main(command) == 1
@@ -131,7 +142,7 @@ def test_captions_that_the_model_is_not_sure_of_stay_empty(folder: Path, capsys:
         command = ["caption", option, str(folder / name), "--min-confidence", "0.3"]
         assert main([*command, "--model", str(folder / "model.safetensors")]) == 0
         copy = (folder / name).with_stem(f"{Path(name).stem}.captioned")
-        assert copy.read_text("utf-8-sig") == (folder / name).read_text()
+        assert copy.read_bytes() == (folder / name).read_bytes()
         assert "0 filled, 1 not sure, 0 left out" in capsys.readouterr().err
 
 

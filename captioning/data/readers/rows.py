@@ -170,7 +170,7 @@ def _read_csv(file: Path) -> tuple[list[Entry], list[Problem]]:
     entries: list[Entry] = []
     problems: list[Problem] = []
     header: list[str] = []
-    for line in csv_lines(file):
+    for line in csv_lines(file, read_text(file)):
         values = line.value
         if isinstance(values, csv.Error):
             advice = 'write a quote inside a quoted caption as ""'
@@ -201,17 +201,13 @@ def csv_separator(text: str) -> str:
     return min(positions, key=lambda separator: positions[separator], default=SEPARATORS[0])
 
 
-def csv_lines(file: Path, *, skips_spaces: bool = True) -> Iterator[Entry]:
-    """The values of each line that is not empty, or the error of one that is not CSV.
-
-    Spaces before a value are left out, unless told otherwise; then quotes after them are text.
-    """
-    text = read_text(file)
+def csv_lines(file: Path, text: str) -> Iterator[Entry]:
+    """The values of each line that is not empty, or the error of one that is not CSV."""
     separator = csv_separator(text)
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
-        skipinitialspace=skips_spaces,
+        skipinitialspace=True,
         delimiter=separator,
         quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
@@ -227,6 +223,14 @@ def csv_lines(file: Path, *, skips_spaces: bool = True) -> Iterator[Entry]:
         if any(values):
             values = values if separator in QUOTED else list(map(_unquoted, values))
             yield Entry(f"{file}: line", number, values)
+
+
+def csv_cell_pattern(separator: str, column: int) -> re.Pattern[str]:
+    """Matches a row of a CSV text up to its cell of a column, which is group 1."""
+    cell = rf"[^{separator}\r\n]*+"
+    if separator in QUOTED:
+        cell = rf'(?: *+"(?:[^"]|"")*+")?{cell}'
+    return re.compile(rf"(?:{cell}[{separator}]){{{column}}}({cell})")
 
 
 def header_of(values: Sequence[str]) -> tuple[list[str], bool]:
