@@ -112,6 +112,12 @@ class Picture(NamedTuple):
     tag: str
     attributes: Mapping[str, str | None]
 
+    @property
+    def address(self) -> str:
+        """The ``src``, else the first address of the ``srcset``; empty if there is neither."""
+        candidates = (self.attributes.get("srcset") or "").split() or [""]
+        return self.attributes.get("src") or candidates[0].rstrip(",")
+
 
 class PictureParser(HTMLParser):
     """Finds the pictures of a page, and its base address."""
@@ -154,7 +160,7 @@ class DescribedPage(FilledCopy):
         parser = PictureParser(text)
         for picture in parser.pictures:
             if not (picture.attributes.get("alt") or "").strip():
-                name = picture.attributes.get("src") or picture.tag
+                name = picture.address or picture.tag
                 with suppress(UnicodeError):
                     name = name.encode("latin-1").decode()
                 try:

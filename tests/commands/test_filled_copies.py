@@ -17,13 +17,13 @@ PAGE = """<!DOCTYPE html>\r
 <title>caf\xe9 <img src=a.jpg></title><!-- <img src="a.jpg"> --><script>"<img src='a.jpg'>"</script>
 <svg><title/></svg><IMG{| } SRC="a.jpg"
   class=x><img src='more/b%20c.jpg?v=2#top' data-alt="" {ALT=''|} title="alt=''">
-<img {alt|} src=a.jpg />
+<img {alt|} src=a.jpg /><img{| } srcset=" a.jpg, more/b%20c.jpg 2x">
 <img src="caf\xc3\xa9.jpg" {alt=" "|}><img src=a.jpg alt="People's own.">
 """
 """A page in Latin-1, in which {before|space} is where an alt text comes."""
 
 LEFT_OUT = """<img src="https://a.example/a.jpg"><img src="//a.example/a.jpg" alt="">
-<img src="data:image/png;base64,AAAA"><img src="/a.jpg"><img src="gone.jpg"><img>
+<img src="data:image/png;base64,AAAA"><img src="/a.jpg"><img srcset="gone.jpg 2x"><img>
 <img src="a.jpg" alt="" role="presentation"><img src="a.jpg" aria-hidden="true">
 <img src="a.jpg" aria-label="a label">
 <img src="{long_name}">
@@ -48,7 +48,7 @@ def test_a_page_gets_alt_texts_and_stays_byte_for_byte_else(
     page.write_bytes((place.sub(r"\1", PAGE) + LEFT_OUT).encode("latin-1"))
     assert main(["caption", "--alt", str(page), *model, "--suffix", ' "\xe9" & <b>']) == 0
     captioner, alts = load(checkpoint), []
-    for name in ("a.jpg", "more/b c.jpg", "a.jpg", "caf\xe9.jpg"):
+    for name in ("a.jpg", "more/b c.jpg", "a.jpg", "a.jpg", "caf\xe9.jpg"):
         alts.append(f'alt="{captioner(folder / name).text} &quot;&#233;&quot; &amp; &lt;b&gt;"')
     expected = place.sub(lambda match: match[2] + alts.pop(0), PAGE) + LEFT_OUT
     assert (folder / "page.captioned.html").read_bytes() == expected.encode("latin-1")
@@ -64,7 +64,7 @@ def test_a_page_gets_alt_texts_and_stays_byte_for_byte_else(
     ]
     meaning = "an empty alt, which says that a picture is decorative; check these"
     assert lines[-2].endswith(f"page.captioned.html: 3 of the filled had {meaning}")
-    assert lines[-1].endswith("page.captioned.html: 4 filled, 0 not sure, 10 left out")
+    assert lines[-1].endswith("page.captioned.html: 5 filled, 0 not sure, 10 left out")
 
 
 def test_a_base_address_makes_pictures_those_of_another_place(
