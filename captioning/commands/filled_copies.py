@@ -235,15 +235,19 @@ class FilledTable(FilledCopy):
         line_starts = [0, *accumulate(map(len, io.StringIO(text, newline="")))]
         names: list[str] = []
         spans: list[tuple[int, int]] = []
-        for number, line in enumerate(lines):
+        for line in lines if is_row else lines[1:]:
             row = line.value
             if len(row) != len(header):
                 self.leave_out(f"line {line.key}", "another number of values")
-            elif (number or is_row) and not any(row[place].strip() for place in caption_places):
+            elif not any(row[place].strip() for place in caption_places):
+                name = row[header.index(columns.photo)].strip()
                 cell = caption_cell.match(text, line_starts[int(line.key) - 1])
                 assert cell is not None
-                spans.append(cell.span(1))
-                names.append(photo_path(row[header.index(columns.photo)].strip()))
+                if name:
+                    names.append(photo_path(name))
+                    spans.append(cell.span(1))
+                else:
+                    self.leave_out(f"line {line.key}", f"no name in the column {columns.photo}")
         photos = CaptionTable(source).photo_paths(names, source, required=False)
         self.gaps = [Gap(*span, photo) for span, photo in zip(spans, photos, strict=True)]
 

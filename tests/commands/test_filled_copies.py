@@ -97,6 +97,7 @@ def test_a_table_is_filled_and_stays_byte_for_byte_else(
         "",
         ";;",
         "3;gone.jpg;",
+        "4; ;",
         "4;too;many;values",
         '5"; "caf\xe9.jpg"; ""',
     ]
@@ -107,13 +108,14 @@ def test_a_table_is_filled_and_stays_byte_for_byte_else(
     captioner = load(checkpoint)
     texts = [f"x;{captioner(folder / name).text}" for name in ("more/b c.jpg", "caf\xe9.jpg")]
     lines[4] = f'two lines";more/b c.jpg;"{texts[0]}"'
-    lines[9] = f'5"; "caf\xe9.jpg";"{texts[1]}"'
+    lines[10] = f'5"; "caf\xe9.jpg";"{texts[1]}"'
     copy = folder / "table.captioned.csv"
     assert copy.read_bytes() == line_end.join(lines).encode(encoding)
     errors = capsys.readouterr().err
-    assert "table.csv: left out: line 9: another number of values" in errors
+    assert "table.csv: left out: line 9: no name in the column photo" in errors
+    assert "table.csv: left out: line 10: another number of values" in errors
     assert "gone.jpg: no such file" in errors
-    assert errors.endswith("table.captioned.csv: 2 filled, 0 not sure, 2 left out\n")
+    assert errors.endswith("table.captioned.csv: 2 filled, 0 not sure, 3 left out\n")
     assert main(command) == 1
     assert "table.captioned.csv: exists" in capsys.readouterr().err
 
