@@ -147,7 +147,7 @@ class XmpFiles(Output):
             self.failures += 1
 
     def _write(self, photo: Path, text: CaptionText) -> None:
-        sidecar, descriptions = sidecar_of(photo), Descriptions.read(photo)
+        sidecar, descriptions = sidecar_of(photo), Descriptions(photo)
         # A new file hides what is in the photo from many programs, so it begins with that.
         xmp = descriptions.xmp.get(sidecar, descriptions.xmp[photo])
         text_of_people = descriptions.of_people("xmp", "iptc")

@@ -173,6 +173,31 @@ def test_captions_of_people_are_read_from_photos_and_files_beside_them(tmp_path:
         reader_for(tmp_path, captions_from="iptc").read()
 
 
+def photo_with_iptc(path: Path, content: bytes) -> None:
+    """Write a JPEG whose IPTC block has this content."""
+    draw_photos(path.parent, path.name)
+    resource = b"8BIM\x04\x04\0\0" + len(content).to_bytes(4, "big") + content
+    segment = b"Photoshop 3.0\0" + resource
+    photo = path.read_bytes()
+    marker = b"\xff\xed" + (len(segment) + 2).to_bytes(2, "big")
+    path.write_bytes(photo[:2] + marker + segment + photo[2:])
+
+
+def test_only_the_source_that_is_asked_for_is_read(tmp_path: Path) -> None:
+    photo, sidecar = tmp_path / "a.jpg", tmp_path / "a.jpg.xmp"
+    photo_with_iptc(photo, b"\x1c\x02\x78\x00\x03Rex" + b"nonsense")
+    sidecar.write_bytes(people("", ALTERNATIVES.format("x-default", "beside")).content)
+    assert Descriptions(photo).of_people("xmp") == "beside"
+    assert Descriptions(photo).of_people("exif") == ""
+    with pytest.raises(InputError, match=f"{photo}: damaged"):
+        Descriptions(photo).of_people("iptc")
+    photo_with_iptc(photo, b"\x1c\x02\x78\x00\x03Rex")
+    sidecar.write_bytes(b"no XML")
+    assert Descriptions(photo).of_people("iptc") == "Rex"
+    with pytest.raises(InputError, match=f"{sidecar}: XMP that is not XML"):
+        Descriptions(photo).of_people("xmp")
+
+
 def test_of_two_text_files_the_caption_counts_and_the_other_is_named(tmp_path: Path) -> None:
     draw_photos(tmp_path, "a.jpg", "b.jpg")
     for name in ("a.caption", "a.txt", "b.jpg.caption"):
@@ -235,11 +260,11 @@ def test_exiftool_and_exiv2_read_and_rewrite_a_sidecar(tmp_path: Path) -> None:
     assert {key for key in tags(photo) if not key.startswith("captioning")} >= set(expected)
     assert set(tags(photo)) <= {*expected, "SourceFile", "x:XMPToolkit", "photoshop:CaptionWriter"}
     sidecar.unlink()
-    descriptions = Descriptions.read(photo)
+    descriptions = Descriptions(photo)
     assert descriptions.texts("xmp") == ["a dog"]
     assert descriptions.of_people("xmp") == ""
     run("exiftool", "-q", "-xmp-dc:description=a brown dog", photo)
-    assert Descriptions.read(photo).of_people("xmp") == "a brown dog"
+    assert Descriptions(photo).of_people("xmp") == "a brown dog"
 
 
 @pytest.mark.integration
@@ -252,7 +277,7 @@ def test_what_exiftool_writes_into_photos_is_read(tmp_path: Path, name: str) -> 
     if photo.suffix in (".jpg", ".tif"):
         fields += ["-codedcharacterset=utf8", f"-iptc:caption-abstract={text} i"]
     run("exiftool", "-q", *fields, photo)
-    descriptions = Descriptions.read(photo)
+    descriptions = Descriptions(photo)
     assert descriptions.texts("xmp") == [f"{text} x"]
     assert descriptions.texts("exif") == [f"{text} e"]
     assert descriptions.texts("iptc") == ([f"{text} i"] if len(fields) > 2 else [])

@@ -153,7 +153,7 @@ class Sidecar(Reader):
                     lines = [line for text in texts for line in text.splitlines()]
                     problems += [Problem(SHADOWED, str(file)) for file in text_files[1:]]
                 else:
-                    descriptions = Descriptions.read(photo)
+                    descriptions = Descriptions(photo)
                     lines = [" ".join(descriptions.of_people(self.captions_from).split())]
                     if not lines[0] and descriptions.texts(self.captions_from):
                         problems.append(Problem(BY_MODEL, str(photo)))
