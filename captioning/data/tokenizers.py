@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, pairwise
+from typing import get_args
 from unicodedata import category, normalize
 
 from captioning.data.tokenizer_names import TokenizerName
@@ -109,8 +110,11 @@ def tokenizer(name: TokenizerName) -> Tokenizer:
     """The tokenizer of this name.
 
     Raises:
-        InputError: its library is not installed.
+        InputError: it is unknown, or its library is not installed.
     """
+    names = get_args(TokenizerName)
+    if name not in names:
+        raise InputError(f"tokenizer {name}: unknown; choose from {', '.join(names)}")
     if name in ("ptb", "characters"):
         return tokenize if name == "ptb" else characters
     try:

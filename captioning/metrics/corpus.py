@@ -33,8 +33,8 @@ def corpus_scores(
         by the references of these images, so that of a single image is 0.
 
     Raises:
-        InputError: an image has no caption or no reference, or a metric is unknown or needs an
-            extra.
+        InputError: an image has no caption or no reference, or a metric or tokenizer is unknown or
+            needs an extra.
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     scorers = registry.scorers(names)

@@ -1,12 +1,13 @@
 """Scores of captions in plain lists and mappings."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from captioning.errors import InputError
 from captioning.evaluation.report import Report
 from captioning.metrics import corpus_scores
+from tests.conftest import unchecked
 
 CANDIDATES = {"a": "a red bus", "b": "two dogs run", "c": "a cat on a <unk>"}
 REFERENCES = {
@@ -36,6 +37,11 @@ def test_the_tokenizer_is_that_of_the_option() -> None:
         0.75
     )
     assert corpus_scores(captions, references, "BLEU")["BLEU-1"] == pytest.approx(0.5)
+
+
+def test_an_unknown_tokenizer_is_refused_with_the_names_of_others() -> None:
+    with unchecked(), pytest.raises(InputError, match="foo: unknown; choose from ptb, characters"):
+        corpus_scores(["a dog"], [["a dog"]], tokenizer=cast("Any", "foo"))
 
 
 @pytest.mark.parametrize(
