@@ -25,6 +25,7 @@ ASKS_KEYWORDS = re.compile(r"\b(keyword|label|tag)s?\b", re.IGNORECASE)
 LEAST_CHANCE = 0.5  # of a keyword that is given without its chance
 LONGEST_PROMPT = 100_000  # characters
 MOST_MESSAGES = 1000
+MOST_VALUES = 100_000  # of a request; they are parsed while no other request is answered
 
 
 class Address(BaseModel):
@@ -115,8 +116,11 @@ class Question(BaseModel):
 
 async def question_of(request: Request) -> Question:
     """Read the question of a request, whatever its Content-Type: curl sends that of a form."""
+    body = await request.body()
+    if body.count(b",") > MOST_VALUES:
+        raise HTTPException(413, f"more than {MOST_VALUES:,} values; send a picture and a prompt")
     try:
-        return Question.model_validate_json(await request.body())
+        return Question.model_validate_json(body)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"])) or "the request"

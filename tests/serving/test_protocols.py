@@ -154,6 +154,7 @@ def test_bad_questions_are_refused_in_one_line(ask: Ask, photo_model: Captioner)
         ({"images": BASE64}, 422, "images: Input should be a valid array"),
         ({"images": [BASE64], "prompt": "a" * 10**6}, 422, "prompt: String should have at most"),
         ({"images": [BASE64], "prompt": "a" * 4 * 10**6}, 413, "more than 3 MB"),
+        ({"images": [BASE64], "numbers": [1] * 200_000}, 413, "more than 100,000 values"),
         ({"messages": [{}] * 2000}, 422, "messages: List should have at most 1000"),
         ({"images": [BASE64], "format": Weather.model_json_schema()}, 422, "no 'weather': this"),
     ):
