@@ -22,6 +22,7 @@ from captioning.errors import format_value
 from captioning.serving.service import CaptionService
 
 ASKS_KEYWORDS = re.compile(r"\b(keyword|label|tag)s?\b", re.IGNORECASE)
+OLLAMA_VERSION = "0.6.4"  # of the protocol: the first that says what a model is capable of
 LEAST_CHANCE = 0.5  # of a keyword that is given without its chance
 LONGEST_PROMPT = 100_000  # characters
 MOST_MESSAGES = 1000
@@ -206,10 +207,20 @@ def protocols(service: CaptionService, name: str) -> APIRouter:
             events.append(f"data: {json.dumps(event)}\n\n")
         return Response("".join([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
 
+    details = {"modified_at": started.isoformat(), "details": {"family": "captioning"}}
+
     @router.get("/api/tags")
+    @router.get("/api/ps")
     async def tags() -> dict[str, Any]:
-        model = {"name": name, "model": name, "modified_at": started.isoformat(), "digest": ""}
-        return {"models": [model | {"size": 0, "details": {"family": "captioning"}}]}
+        return {"models": [details | {"name": name, "model": name, "digest": "", "size": 0}]}
+
+    @router.post("/api/show")
+    async def show() -> dict[str, Any]:
+        return details | {"model_info": {}, "capabilities": ["completion", "vision"]}
+
+    @router.get("/api/version")
+    async def version() -> dict[str, str]:
+        return {"version": OLLAMA_VERSION}
 
     def ollama_answer(question: Question, key: str, content: Any, nothing: Any) -> Response:
         """Answer in lines, unless the question declines a stream, which is Ollama's default."""

@@ -123,6 +123,8 @@ def test_the_client_of_ollama_gets_captions_keywords_and_json(
 ) -> None:
     client, expected = ollama_client, photo_model(PHOTO)
     assert [model.model for model in client.list().models] == ["photos"]
+    assert [model.model for model in client.ps().models] == ["photos"]
+    assert client.show("photos").capabilities == ["completion", "vision"]
     whole = client.generate("photos", ASK, images=[PHOTO])
     assert (whole.response, whole.done) == (expected.sentence, True)
     parts = list(client.generate("photos", ASK, images=[PHOTO], stream=True))
@@ -162,6 +164,7 @@ def test_bad_questions_are_refused_in_one_line(ask: Ask, photo_model: Captioner)
         assert (answer.status_code, answer.json()["error"][: len(sentence)]) == (status, sentence)
     answer = client.post("/v1/chat/completions", content=b"photo=1")
     assert answer.json()["error"]["message"].startswith("the request: Invalid JSON")
+    assert client.get("/api/version").json() == {"version": "0.6.4"}
     elsewhere = client.post("/v1/chat/completions", headers={"Host": "example.org"})
     assert elsewhere.json()["error"]["message"].startswith("this server is not example.org")
     foreign = client.post("/api/chat", json={}, headers={"Origin": "https://example.org"})
