@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import AliasPath, BaseModel, Field, ValidationError, field_validator
 
 from captioning.captioner import Caption
 from captioning.captioner.calibration import rounded
@@ -29,17 +29,11 @@ MOST_MESSAGES = 1000
 MOST_VALUES = 100_000  # of a request; they are parsed while no other request is answered
 
 
-class Address(BaseModel):
-    """The address of a picture, in OpenAI's protocol."""
-
-    url: str
-
-
 class Part(BaseModel):
     """A part of a message, in OpenAI's protocol."""
 
     text: str = Field("", max_length=LONGEST_PROMPT)
-    image_url: Address | None = None
+    address: str | None = Field(None, validation_alias=AliasPath("image_url", "url"))
 
 
 class Message(BaseModel):
@@ -56,8 +50,7 @@ class Message(BaseModel):
 
     @property
     def pictures(self) -> list[str]:
-        addresses = [part.image_url.url for part in self.content if part.image_url]
-        return addresses + (self.images or [])
+        return [part.address for part in self.content if part.address] + (self.images or [])
 
 
 class Schema(BaseModel):
@@ -67,28 +60,21 @@ class Schema(BaseModel):
     required: list[str] = []
 
 
-class NamedSchema(BaseModel):
-    """A schema in OpenAI's protocol."""
-
-    content: Schema = Field(Schema(), alias="schema")
-
-
-class ResponseFormat(BaseModel):
-    """The format of an answer in OpenAI's protocol."""
-
-    type: str
-    json_schema: NamedSchema | None = None
-
-
 class Question(BaseModel):
-    """A request: chats of both protocols have messages, other requests of Ollama's a prompt."""
+    """A request: chats of both protocols have messages, other requests of Ollama's a prompt.
+
+    Ollama's requests have a format, OpenAI's the type of one and its schema.
+    """
 
     messages: list[Message] = Field([], max_length=MOST_MESSAGES)
     prompt: str = Field("", max_length=LONGEST_PROMPT)
     images: list[str] | None = None
     stream: bool | None = None
     format: Schema | Literal["json", ""] | None = None
-    response_format: ResponseFormat | None = None
+    format_type: str = Field("", validation_alias=AliasPath("response_format", "type"))
+    format_schema: Schema | None = Field(
+        None, validation_alias=AliasPath("response_format", "json_schema", "schema")
+    )
 
     @property
     def pictures(self) -> list[str]:
@@ -109,9 +95,8 @@ class Question(BaseModel):
     @property
     def json_schema(self) -> Schema | None:
         """The schema of the JSON that is asked for; without properties if it may be any."""
-        response_format = self.response_format
-        if response_format and response_format.type.startswith("json"):
-            return response_format.json_schema.content if response_format.json_schema else Schema()
+        if self.format_type.startswith("json"):
+            return self.format_schema or Schema()
         return Schema() if self.format == "json" else self.format or None
 
 
