@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import repeatable_words
-from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
 from captioning.metrics.corpus import corpus_tokens
@@ -89,18 +88,11 @@ class Report:
             InputError: there are no captions, an image with a caption has no reference, or a photo
                 cannot be read.
         """
-        if not captions:
-            raise InputError("there are no captions to score; caption at least one image")
-        if missing := [image for image in captions if not references.get(image)]:
-            raise InputError(
-                f"image {missing[0]!r} has a caption but no reference; score captions of the split "
-                "whose annotations these are"
-            )
         if scorers is None:
             scorers = registry.scorers().values()
-        texts = [references[image] for image in captions]
-        candidates, reference_tokens = corpus_tokens(captions.values(), texts, tokenizer)
+        candidates, reference_tokens = corpus_tokens(captions, references, tokenizer)
         scores = [registry.score_tokens(scorer, candidates, reference_tokens) for scorer in scorers]
+        texts = [references[image] for image in captions]
         scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
         words = list(map(words_of, candidates))
         reference_words = [list(map(words_of, image_tokens)) for image_tokens in reference_tokens]

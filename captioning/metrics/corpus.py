@@ -1,6 +1,6 @@
 """Scores of captions in plain lists or mappings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from captioning.data.tokenizer_names import TokenizerName
@@ -38,40 +38,46 @@ def corpus_scores(
     """
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     scorers = registry.scorers(names)
-    texts, reference_texts = _matched(candidates, references)
-    tokens = corpus_tokens(texts, reference_texts, tokenizer)
+    if isinstance(candidates, Mapping) != isinstance(references, Mapping):
+        raise InputError("give candidates and references both as lists, or both by image")
+    if not isinstance(candidates, Mapping) and len(candidates) != len(references):
+        lengths = f"{len(candidates)} candidates, but references of {len(references)} images"
+        raise InputError(lengths)
+    captions = _by_image(candidates)
+    reference_captions = {
+        image: [texts] if isinstance(texts, str) else list(texts)
+        for image, texts in _by_image(references).items()
+    }
+    for image, caption in captions.items():
+        for text in (caption, *reference_captions.get(image, [])):
+            if not isinstance(text, str):
+                raise InputError(f"image {image!r}: {format_value(text)} is not a caption")
+    tokens = corpus_tokens(captions, reference_captions, tokenizer)
     scores = [registry.score_tokens(scorers[name], *tokens) for name in names]
     return Scores.joined(scores).corpus
 
 
 def corpus_tokens(
-    candidates: Iterable[str], references: Iterable[Iterable[str]], tokenizer: TokenizerName
+    captions: Mapping[Any, str],
+    references: Mapping[Any, Sequence[str]],
+    tokenizer: TokenizerName,
 ) -> tuple[list[list[str]], list[list[list[str]]]]:
-    """Split generated captions and their references into the tokens of scores."""
+    """Split a generated caption per image and its references into the tokens of scores.
+
+    Raises:
+        InputError: there are no captions, or an image with a caption has no reference.
+    """
+    if not captions:
+        raise InputError("there are no captions to score; caption at least one image")
+    if missing := [image for image in captions if not references.get(image)]:
+        raise InputError(
+            f"image {missing[0]!r} has a caption but no reference; score captions of the split "
+            "whose annotations these are"
+        )
     tokenize = tokenizer_of_scores(tokenizer)
-    candidate_tokens = [generated_tokens(caption, tokenizer) for caption in candidates]
-    return candidate_tokens, [list(map(tokenize, captions)) for captions in references]
+    candidate_tokens = [generated_tokens(caption, tokenizer) for caption in captions.values()]
+    return candidate_tokens, [list(map(tokenize, references[image])) for image in captions]
 
 
-def _matched(candidates: PerImage, references: PerImage) -> tuple[list[str], list[list[str]]]:
-    """The candidates, and the references of each."""
-    if not isinstance(candidates, Mapping) and not isinstance(references, Mapping):
-        if len(candidates) != len(references):
-            lengths = f"{len(candidates)} candidates, but references of {len(references)} images"
-            raise InputError(lengths)
-        candidates, references = dict(enumerate(candidates)), dict(enumerate(references))
-    if not (isinstance(candidates, Mapping) and isinstance(references, Mapping)):
-        raise InputError("give candidates and references both as lists, or both by image")
-    if not candidates:
-        raise InputError("there are no captions to score")
-    reference_texts = []
-    for image, caption in candidates.items():
-        texts = references.get(image, [])
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        if not texts:
-            raise InputError(f"image {image!r} has a caption but no reference")
-        for text in (caption, *texts):
-            if not isinstance(text, str):
-                raise InputError(f"image {image!r}: {format_value(text)} is not a caption")
-        reference_texts.append(texts)
-    return list(candidates.values()), reference_texts
+def _by_image(values: PerImage) -> Mapping[Any, Any]:
+    return values if isinstance(values, Mapping) else dict(enumerate(values))
