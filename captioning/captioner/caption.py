@@ -21,6 +21,7 @@ from captioning.captioner.review import Review
 from captioning.data.images import DecodedPhoto, Upload, read_image, upright
 from captioning.data.tokenizer_names import TokenizerName
 from captioning.data.tokenizers import ENGLISH_JOINTS, join_words, pieces
+from captioning.data.tokens import UNSPECIFIC_WORDS
 from captioning.errors import InputError
 from captioning.files import written_whole
 
@@ -124,10 +125,10 @@ class Caption:
 
     @property
     def keywords(self) -> dict[str, float]:
-        """The content words with their chances (`named`), the highest first."""
+        """The content words but `UNSPECIFIC_WORDS`, with their chances (`named`), highest first."""
         keywords: dict[str, float] = {}
         for word, chance in zip(self.words, self.named, strict=False):  # empty if unknown
-            if chance is not None:
+            if chance is not None and word.lower() not in UNSPECIFIC_WORDS:
                 keywords[word] = max(chance, keywords.get(word, 0.0))
         return dict(sorted(keywords.items(), key=lambda keyword: keyword[1], reverse=True))
 

@@ -83,8 +83,9 @@ class CaptionOfPhoto(Described):
     words: list[Word] = Field(description="Its words.")
     keywords: dict[str, float] = Field(
         {},
-        description="The words that name something, with their chances as in words, the highest "
-        "first. Only if the model is calibrated for it.",
+        description="The words that name something, without postures, quantities and places within "
+        "the photo, with their chances as in words, the highest first. Only if the model is "
+        "calibrated for it.",
     )
     review: ReviewOfCaption | None = Field(
         None, description="With a text: its review. Only if the model is calibrated for it."

@@ -214,6 +214,13 @@ def test_a_caption_saves_a_picture_an_animation_and_a_page(
         caption.save(tmp_path / "caption.jpg")
 
 
+def test_keywords_are_content_words_that_distinguish_photos(captioner: Captioner) -> None:
+    words = ("Two", "dogs", "sitting", "in", "the", "middle", "of", "a", "road", "dogs")
+    chances = (0.9, 0.6, 0.8, None, None, 0.7, None, None, 0.75, 0.5)
+    caption = replace(captioner(PHOTOS[0]), words=words, named=chances)
+    assert list(caption.keywords.items()) == [("road", 0.75), ("dogs", 0.6)]
+
+
 def test_captions_compare_by_content_and_leave_the_model_behind(
     captioner: Captioner, tmp_path: Path
 ) -> None:
