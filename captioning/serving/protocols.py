@@ -131,23 +131,21 @@ def picture_of(question: Question) -> bytes:
 
 def answer_text(caption: Caption, question: Question) -> str:
     """Write what a question asks for of a caption; raises HTTPException if it cannot be had."""
-    schema, keywords = question.json_schema, caption.keywords
-    likely = [word for word, chance in keywords.items() if chance >= LEAST_CHANCE]
-    if schema is None and not question.asks_keywords:
-        return caption.sentence
-    if not caption.named and question.asks_keywords:
+    if question.asks_keywords and not caption.named:
         raise HTTPException(
             422, "this model is not calibrated for keywords; see captioning calibrate"
         )
+    likely = [word for word, chance in caption.keywords.items() if chance >= LEAST_CHANCE]
+    schema = question.json_schema
     if schema is None:
-        return ", ".join(likely)
+        return ", ".join(likely) if question.asks_keywords else caption.sentence
     fields: dict[str, Any] = {"caption": caption.sentence, "description": caption.sentence}
     if caption.confidence is not None:
         fields["confidence"] = rounded(caption.confidence)
     if caption.named:
         labels = [
             {"name": word, "confidence": rounded(chance), "topicality": rounded(chance)}
-            for word, chance in keywords.items()
+            for word, chance in caption.keywords.items()
         ]
         fields |= {"keywords": likely, "tags": likely, "labels": labels}
     missing = [name for name in schema.required if name not in fields]
