@@ -88,10 +88,7 @@ class Xmp:
     @property
     def description(self) -> str:
         """The description in the default language, else in the first; empty if there is none."""
-        items = self._items(DESCRIPTION)
-        items.sort(key=lambda item: item.get(LANGUAGE) != DEFAULT_LANGUAGE)
-        texts = [*map(_text, items)] or self._values(DESCRIPTION)
-        return next(filter(None, map(str.strip, texts)), "")
+        return next(iter(self._values(DESCRIPTION)), "")
 
     def is_ours(self, description: str) -> bool:
         """Whether a model wrote this description."""
@@ -105,8 +102,6 @@ class Xmp:
         """Set the description, in the default language."""
         self._remove(DESCRIPTION)
         self._add(DESCRIPTION, [text], "Alt")
-        for item in self._items(DESCRIPTION):
-            item.set(LANGUAGE, DEFAULT_LANGUAGE)
 
     def add_caption(
         self, caption: str, keywords: Iterable[str], model: str, confidence: float | None
@@ -156,12 +151,14 @@ class Xmp:
         return list(self.rdf.iterfind(f"{NODE}/{name}/*/{ITEM}"))
 
     def _values(self, name: str) -> list[str]:
-        """The texts of a property, which is an attribute, an element or a list."""
+        """The texts of an attribute, an element or a list; those in the default language first."""
         values: list[str] = []
         for node in self.rdf.findall(NODE):
             values.append(node.get(name, ""))
             for element in node.findall(name):
-                values += map(_text, element.findall(f"*/{ITEM}") or [element])
+                items = element.findall(f"*/{ITEM}") or [element]
+                items.sort(key=lambda item: item.get(LANGUAGE) != DEFAULT_LANGUAGE)
+                values += map(_text, items)
         return [value.strip() for value in values if value.strip()]
 
     def _add(self, name: str, values: Sequence[str], container: str | None = None) -> None:
@@ -180,6 +177,8 @@ class Xmp:
         for text in values:
             element = parent if container is None else etree.SubElement(parent, ITEM)
             element.text = printable(text)
+            if container == "Alt":
+                element.set(LANGUAGE, DEFAULT_LANGUAGE)
 
     def _node(self) -> Any:
         """The last node of properties, if it is ours, else a new one."""
