@@ -362,7 +362,7 @@ def line_of_json(photo: Path, text: CaptionText) -> str:
 
 def line_of_table(photo: Path, text: CaptionText) -> str:
     """Format a caption as a row of a table."""
-    return csv_line(table_row(str(photo), text))
+    return printable(csv_line(table_row(str(photo), text)))
 
 
 def table_row(name: str, text: CaptionText) -> Sequence[str | float | None]:
@@ -397,7 +397,7 @@ def write_table(rows: Iterable[Sequence[object]], path: Path) -> None:
 
 
 def csv_line(row: Sequence[object], separator: str = ",") -> str:
-    """Format a row of a table as a line to print."""
+    """Format a row of a table, without the end of the line."""
     line = io.StringIO()
     csv.writer(line, delimiter=separator, lineterminator="").writerow(row)
-    return printable(line.getvalue())
+    return line.getvalue()

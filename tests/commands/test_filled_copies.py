@@ -103,10 +103,10 @@ def test_a_table_is_filled_and_stays_byte_for_byte_else(
     ]
     table = folder / "table.csv"
     table.write_bytes(line_end.join(lines).encode(encoding))
-    command = ["caption", "--fill", str(table), *model, "--prefix", "x;"]
+    command = ["caption", "--fill", str(table), *model, "--prefix", "x;\u200f"]
     assert main(command) == 1  # one photo is missing
     captioner = load(checkpoint)
-    texts = [f"x;{captioner(folder / name).text}" for name in ("more/b c.jpg", "caf\xe9.jpg")]
+    texts = [f"x;\u200f{captioner(folder / name).text}" for name in ("more/b c.jpg", "caf\xe9.jpg")]
     lines[4] = f'two lines";more/b c.jpg;"{texts[0]}"'
     lines[10] = f'5"; "caf\xe9.jpg";"{texts[1]}"'
     copy = folder / "table.captioned.csv"
