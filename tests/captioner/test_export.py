@@ -84,29 +84,6 @@ def test_what_is_exported_captions_as_its_checkpoint_does(
         assert [(each.text, each.score) for each in load(path)(photos)] == expected
 
 
-@pytest.mark.parametrize(
-    ("target", "options", "expected"),
-    [
-        ("model.onnx", ["--onnx"], "ONNX graphs need a folder"),
-        ("model.zip", [], "a file that ends in .safetensors"),
-        ("model.safetensors", ["--onnx"], "ONNX graphs need a folder"),
-        ("model", ["--onnx", "--half"], "--half, --onnx and --web are different files"),
-        ("model.safetensors", ["--license", "mit"], "are for a folder's model card"),
-        ("model", ["--model", "shapes"], "give one model"),
-    ],
-)
-def test_a_name_of_another_kind_is_refused_before_writing(
-    target: str,
-    options: list[str],
-    expected: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["export", "shapes", str(tmp_path / target), *options]) in (1, 2)
-    assert expected in capsys.readouterr().err
-    assert not any(tmp_path.iterdir())
-
-
 def test_the_card_has_the_numbers_of_the_evaluation(
     shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from captioning.captioner import Caption, export, load
-from captioning.captioner.calibration import FEATURES, Calibration
+from captioning.captioner import Caption, load
 from captioning.commands import main
 from captioning.data.images import find_photos, output_names
 from captioning.data.readers import CaptionTable
@@ -37,21 +36,6 @@ def photos(tmp_path: Path) -> Path:
     """A folder of three photos, of which two share a name and one has that of an index of pages."""
     draw_photos(tmp_path / "photos", "a.jpg", "index.png", "more/a.jpg")
     return tmp_path / "photos"
-
-
-@pytest.fixture
-def model(checkpoint: Path) -> list[str]:
-    return ["--model", str(checkpoint), "--device", "cpu"]
-
-
-@pytest.fixture
-def calibrated(tmp_path: Path) -> list[str]:
-    """A model with the confidence 0.27 in every caption."""
-    file = tmp_path / "calibrated.safetensors"
-    zeros = dict.fromkeys(FEATURES, 0.0)
-    calibration = Calibration(1.0, means=zeros, weights=zeros, bias=-1.0, named=(1.0, 0.0))
-    export("shapes", file, calibration=calibration)
-    return ["--model", str(file), "--device", "cpu"]
 
 
 @pytest.fixture
@@ -192,37 +176,6 @@ def test_an_overlay_never_replaces_a_photo(
     assert "index.png; choose another folder" in error
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--max-megapixels", "0.0023"], "60 x 40 pixels are more than the 0.0023 million that"),
-        (["--greedy", "--length-penalty", "1"], "Greedy has no length penalty"),
-        (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
-        (["--beam", "2", "--greedy"], "give one of them"),
-        (["--no-repeats", "--model", "shapes"], "does not say which words people repeat"),
-        (["--confidence"], "this model is not calibrated"),
-        (["--out", "shards", "--map", "occlusion", "--overlay", "maps"], "--out adds JSON lines"),
-        (["--out", "shards", "--captions", "2"], "--out adds JSON lines"),
-        (["--out", "shards", "--overwrite"], "--out adds JSON lines"),
-        (["--ray", "auto"], "are for bulk captioning; give --out"),
-        (["--json", "--csv", "-"], "--json and --csv - both print"),
-        (["--csv", "--json"], "give --csv the name of a file"),
-        (["--avoid", "red", "--sample"], "leave out --greedy, --sample and --diverse"),
-        (["--text", "a square", "--begin", "a"], "--text reads a caption"),
-        (["--text", "a zebra"], "'a zebra': the model does not know 'zebra'"),
-        (["--diverse"], "--diverse is for several captions by beam search; give --captions N"),
-        (["--model", "no.ckpt"], "no.ckpt: no such model"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_options_that_cannot_be_used_are_one_line(
-    checkpoint: Path, photos: Path, options: list[str], expected: str, capsys: Capture
-) -> None:
-    model = [] if "--model" in options else ["--model", str(checkpoint)]
-    command = ["caption", str(photos / "a.jpg"), *model, *options]
-    assert expected in refusal(command, capsys)
-
-
 def test_sentences_go_to_a_folder_with_prefix_and_suffix(
     caption: list[str], photos: Path, tmp_path: Path, expected: dict[Path, Caption], capsys: Capture
 ) -> None:
@@ -308,16 +261,6 @@ def test_a_table_is_printed_with_nothing_beside_it(
     ]
     assert len(printed.splitlines()) == 4
     assert not Path("-").exists()
-
-
-def test_a_table_that_cannot_be_written_is_reported_before_the_model_is_loaded(
-    photos: Path, capsys: Capture
-) -> None:
-    table = photos / "a.jpg" / "captions.csv"
-    complaint = refusal(
-        ["caption", str(photos), "--model", "none.ckpt", "--csv", str(table)], capsys
-    )
-    assert complaint.startswith(f"captioning: {table}: cannot be written (")
 
 
 def test_keywords_are_in_json_tables_and_pages(

@@ -134,16 +134,6 @@ def test_without_a_choice_the_models_own_map_is_tested(
     assert json.loads((tmp_path / "out/grounding.json").read_text())["map"] == "evidence"
 
 
-def test_a_data_set_without_boxes_is_refused(
-    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "data/annotations").mkdir(parents=True)
-    for name in ("train", "annotations/captions_train.json"):
-        (tmp_path / "data" / name).symlink_to(shapes_data / name)
-    error = refusal(arguments(checkpoint, tmp_path / "data", tmp_path / "out"), capsys)
-    assert "split 'train' has no boxes; give a data set with instances_*.json" in error
-
-
 @pytest.fixture(params=["transformer", "multi-head"])
 def several_heads(request: pytest.FixtureRequest, checkpoint: Path, tmp_path: Path) -> Path:
     """An untrained model of another decoder than the paper's, with the words of `checkpoint`."""

@@ -99,16 +99,9 @@ def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
     np.testing.assert_allclose(*losses, rtol=2e-3)  # features are kept in half precision
 
 
-@pytest.fixture
-def training(tiny_config: Path, tmp_path: Path) -> list[str]:
-    """A sound training of one epoch."""
-    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
-    return ["train", "--config", str(tiny_config), *options]
-
-
 @pytest.mark.parametrize(("split", "workers"), [("train", "1"), ("val", "0")])
 def test_an_unreadable_photo_met_in_training(
-    training: list[str],
+    tiny_config: Path,
     shapes_data: Path,
     tmp_path: Path,
     split: str,
@@ -118,44 +111,9 @@ def test_an_unreadable_photo_met_in_training(
     data = shutil.copytree(shapes_data, tmp_path / "data")
     (photo := next((data / split).iterdir())).write_bytes(b"")
     given = ["--data.reader.init_args.root", str(data), "--data.workers", workers]
-    assert main([*training, *given]) == 1
+    given += ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
+    assert main(["train", "--config", str(tiny_config), *given]) == 1
     *earlier, error = capsys.readouterr().err.splitlines()
     assert error.startswith(f"captioning: {photo}: empty file (0 bytes); copy or download")
     assert len(earlier) <= 1  # what is trained on what
     assert not any("Traceback" in line for line in earlier)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("--checkpoints.monitor=val/BLEU", "no score 'val/BLEU'; choose from val/BLEU-1, "),
-        ("--validation_grounding.map=lime", "unknown map 'lime'; choose from attention, "),
-        ("--validation_page.maps=[lime]", "unknown map 'lime'; choose from attention, "),
-        ("--trainer.accelerator=gpu --trainer.devices=9", "the trainer cannot do this"),
-        ("--trainer.precision=bf16-true", "rounds away most steps of the weights; take 32-true"),
-        ("--data.min_count=99", "lower data.min_count"),
-        ("--data.features=features", "set data.features to null"),
-        ("--data.reader=captioning.data.readers.PhotoShards", "PhotoShards was removed; "),
-        ("--model.objective.init_args.consensus=1", "consensus was removed, "),
-        ("--model.decoder=LSTMDecodr", "LSTMDecodr"),
-        ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
-        ("--model.encoder.init_args.zzz=3", "Option 'zzz' is not accepted"),
-        ("--data.batch_size=many", "data.batch_size"),
-        ("--config=no_such", "no such file; give one, or one of "),
-        ("stray", "stray"),
-        ("model: {decoder: {init_args: {hiden_dim: 3}}}", "hiden_dim"),
-        ("model: [1", "delta.yaml: "),
-        ("just words", "delta.yaml: "),
-    ],
-)
-def test_a_mistake_in_options_or_a_configuration_is_one_line(
-    training: list[str], tmp_path: Path, given: str, expected: str, capsys: Capture
-) -> None:
-    options = given.split()
-    if not given.startswith(("--", "stray")):
-        (tmp_path / "delta.yaml").write_text(given)
-        options = ["--config", str(tmp_path / "delta.yaml")]
-    capsys.readouterr()
-    assert main([*training, *options]) in (1, 2)
-    [line] = capsys.readouterr().err.splitlines()
-    assert expected in line

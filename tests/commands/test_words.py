@@ -12,7 +12,6 @@ import captioning
 from captioning.commands import main
 from captioning.search import BeamSearch, DiverseBeamSearch, Search
 from captioning.shapes import picture, random_scene
-from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -45,24 +44,6 @@ def test_a_caption_begins_with_says_and_avoids_what_it_should(
     assert "left of" not in found
     assert "yellow triangle" in found
     assert "square" in found.split()
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["--must-say", "bleu"], "'bleu': the model does not know 'bleu'; did you mean blue?"),
-        (["--begin", "a zebra"], "the model does not know 'zebra'; use other words"),
-        (
-            ["--must-say", "blue square", "--avoid", "square"],
-            "words that must be said have words to avoid",
-        ),
-        (["--must-say", "red cross", "--max-length", "1"], "what must be said takes 2 words"),
-    ],
-)
-def test_words_that_cannot_be_said_are_one_line(
-    caption: list[str], words: list[str], error: str, capsys: Capture
-) -> None:
-    assert error in refusal([*caption, *words], capsys)
 
 
 @pytest.mark.parametrize(
