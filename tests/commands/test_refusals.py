@@ -128,6 +128,7 @@ INPUT = {
     f"compare 'last two.json' good.json {TOKEN_FILE}": "image 1000_a",
     f"compare cut.json good.json {TOKEN_FILE}": "cut.json: line 4",
     f"compare twice.json good.json {TOKEN_FILE}": "two captions",
+    f"compare table.xlsx good.json {TOKEN_FILE}": "table.xlsx: a spreadsheet",
     f"compare gone good.json {TOKEN_FILE}": "gone: no such file",
     f"compare two.txt good.json {TOKEN_FILE}": "references of 3 images",
     f"{COMPARE} 'first two.json' {TOKEN_FILE}": "first two.json: no caption of image 1002_c",

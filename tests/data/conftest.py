@@ -4,12 +4,14 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
+from captioning.data.data_module import CaptionData
 from captioning.data.feature_cache import FeatureCache, feature_cache
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
@@ -17,10 +19,11 @@ from captioning.models import CNNEncoder
 
 
 def write(path: Path, content: Any) -> None:
-    """Write text, or another value as JSON, into a folder that may be missing."""
+    """Write text, bytes, or another value as JSON, into a folder that may be missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = content if isinstance(content, str) else json.dumps(content)
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    text = content if isinstance(content, str | bytes) else json.dumps(content)
+    is_text = isinstance(text, str)
+    path.write_bytes(text.encode("utf-8", "surrogateescape") if is_text else text)
 
 
 def draw(root: Path, *names: str) -> None:
@@ -43,6 +46,14 @@ def touch(root: Path, *names: str) -> None:
     """Empty files of these names below the root."""
     for name in names:
         write(root / name, "")
+
+
+def trained_on(kind: str, data: CaptionData) -> CaptionData:
+    """The data in a training of one process on a device of this kind."""
+    strategy = SimpleNamespace(root_device=torch.device(kind))
+    trainer: Any = SimpleNamespace(strategy=strategy, world_size=1, global_rank=0)
+    data.trainer = trainer
+    return data
 
 
 def encoder(seed: int = 0) -> CNNEncoder:

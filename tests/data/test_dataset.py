@@ -16,7 +16,7 @@ from captioning.data.readers import CaptionTable, Coco, Joined, Reader
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
-from tests.data.conftest import draw, write
+from tests.data.conftest import draw, trained_on, write
 
 SEEDS = range(30)
 
@@ -70,10 +70,7 @@ def test_only_photos_with_english_captions_are_mirrored(
     record(tmp_path, caption)
     write(tmp_path / "captions.csv", f"file_name,caption\nphoto.png,{caption}")
     data = CaptionData(CaptionTable(tmp_path), 16, min_count=1, augment=True, workers=0)
-    device = SimpleNamespace(root_device=torch.device("cpu"))
-    trainer: Any = SimpleNamespace(strategy=device, world_size=1, global_rank=0)
-    data.trainer = trainer
-    examples: Any = data.train_dataloader().dataset
+    examples: Any = trained_on("cpu", data).train_dataloader().dataset
     assert sum(is_mirrored(examples[0, seed].image) for seed in SEEDS) in times
     told = capsys.readouterr().err
     assert told.count("photos are not mirrored: the captions do not look English") == (times == [0])

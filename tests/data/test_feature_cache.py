@@ -3,8 +3,6 @@
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +20,7 @@ from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
-from tests.data.conftest import cached, draw, encoder, write
+from tests.data.conftest import cached, draw, encoder, trained_on, write
 
 SEEDS = range(40)
 
@@ -182,10 +180,7 @@ def test_only_for_a_gpu_features_are_read_ahead_and_pinned(
 ) -> None:
     data = CaptionData(Coco(shapes_data), 32, min_count=1, features=str(tmp_path), workers=1)
     data.keep_features(encoder())
-    device = SimpleNamespace(root_device=torch.device(kind))
-    trainer: Any = SimpleNamespace(strategy=device, world_size=1, global_rank=0)
-    data.trainer = trainer
-    loader = data.train_dataloader()
+    loader = trained_on(kind, data).train_dataloader()
     assert (loader.num_workers, loader.pin_memory) == (workers, kind == "cuda")
 
 

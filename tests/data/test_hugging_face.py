@@ -279,19 +279,6 @@ def test_of_several_data_sets_in_a_folder_one_is_to_be_given(
     assert len(contents(reader_for(tmp_path / "en"))) == len(CAPTIONS)
 
 
-def test_tar_files_are_to_be_unpacked(tmp_path: Path) -> None:
-    for name in ("00000.tar", "00000.parquet"):  # written by img2dataset
-        (tmp_path / name).write_bytes(b"0" * 10)
-    tar = tmp_path / "00000.tar"
-    for root in (tmp_path, tar):
-        with pytest.raises(InputError, match=r"photos in tar files; unpack tar files \(tar -xf\)"):
-            reader_for(root)
-    with pytest.raises(InputError, match="no images in this folder; unpack tar files"):
-        list(find_photos([tmp_path]))
-    with pytest.raises(InputError, match=r"00000\.tar: .*; unpack tar files \(tar -xf\)"):
-        read_image(tar)
-
-
 def test_rows_of_parquet_are_captioned_in_python(hub_folder: Path) -> None:
     file = hub_folder / "data/train-00000-of-00002.parquet"
     with pytest.raises(InputError, match=r"captioner\.stream\(rows\)"):

@@ -113,30 +113,6 @@ def test_megabytes_of_text_or_profile_do_not_hide_a_photo(tmp_path: Path) -> Non
     assert read_image(tmp_path / "1.png").tobytes() == photo.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "empty file .* again"),
-        (b"<html>not found</html>", "not an image .* convert it to JPEG or PNG"),
-        ("JPEG", "damaged or cut short .* again"),
-        ("PNG", "damaged or cut short .* again"),
-    ],
-)
-def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
-    tmp_path: Path, content: bytes | str, message: str
-) -> None:
-    path = tmp_path / "photo.jpg"
-    if isinstance(content, str):
-        Image.effect_noise((64, 64), 50).save(path, content)
-        content = path.read_bytes()[:1000]
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=message) as caught:
-        read_image(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    with pytest.raises(InputError, match="not a regular file"):
-        read_image(tmp_path)
-
-
 @pytest.mark.filterwarnings("ignore:Image size")  # Pillow warns of more than 89 megapixels
 @pytest.mark.parametrize(
     ("side", "limit", "message"),

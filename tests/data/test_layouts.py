@@ -13,8 +13,6 @@ from PIL import Image
 from captioning.data import readers
 from captioning.data.folder_check import check
 from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
-from captioning.data.references import read_results
-from captioning.errors import InputError
 from tests.conftest import draw_photos
 from tests.data.conftest import coco_captions, draw, write
 
@@ -328,19 +326,9 @@ def test_tables_of_any_name_and_separator(
 def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
     draw(tmp_path, "a.jpg")
-    with pytest.raises(
-        InputError, match=r"columns image, Title, Long text: none .*--caption-column"
-    ):
-        reader_for(tmp_path).read().records("train")
     assert merged(found(reader_for(tmp_path, caption_column="title"))) == {"a.jpg": ("a dog",)}
     write(tmp_path / "pairs.csv", "Image,The photo,Text\n1,a.jpg,a dog\n")
     assert merged(found(reader_for(tmp_path, photo_column="the photo"))) == {"a.jpg": ("a dog",)}
-    write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
-    with pytest.raises(InputError, match="columns image, Title, Long text: none is called 'words'"):
-        reader_for(tmp_path, caption_column="words").read().records("train")
-    write(tmp_path / "annotations/captions_val.json", "{}")
-    with pytest.raises(InputError, match="Coco, which has no columns; name none"):
-        reader_for(tmp_path, caption_column="caption")
 
 
 def test_of_reviewed_captions_the_dropped_are_left_out_and_the_corrected_used(
@@ -360,36 +348,6 @@ def test_of_reviewed_captions_the_dropped_are_left_out_and_the_corrected_used(
     assert check(reader, progress=False).ok
     write(tmp_path / "decisions.csv", "image,caption,decision\na.jpg,a,drop\nb.jpg,b,keep\n")
     assert len(merged(found(reader_for(tmp_path / "decisions.csv")))) == 2  # of no review
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("mine.xlsx", "PK", "mine.xlsx: a spreadsheet; save it as CSV"),
-        ("mine.ods", "PK", "mine.ods: a spreadsheet; save it as CSV"),
-        ("mine.csv", "image,en_caption,de_caption\na.jpg,b,c\n", "several are called as captions"),
-        (
-            "mine.jsonl",
-            '{"image": "a.jpg", "prefix": "detect dog", "suffix": "<loc0001> dog"}',
-            r"line 1: prefix 'detect dog' asks for no caption",
-        ),
-        ("mine.json", '{"a": 3}', "unknown layout|no list of objects"),
-    ],
-)
-def test_tables_that_cannot_be_read_are_one_line(
-    tmp_path: Path, name: str, text: str, expected: str
-) -> None:
-    write(tmp_path / name, text)
-    draw(tmp_path, "a.jpg")
-    for root in (tmp_path, tmp_path / name):
-        with pytest.raises(InputError, match=expected):
-            reader_for(root).read().records("train")
-
-
-def test_a_spreadsheet_of_results_is_one_line(tmp_path: Path) -> None:
-    write(tmp_path / "mine.xlsx", "PK")
-    with pytest.raises(InputError, match="a spreadsheet; save it as CSV"):
-        read_results(tmp_path / "mine.xlsx")
 
 
 def test_names_without_suffix_are_those_of_one_photo(tmp_path: Path) -> None:

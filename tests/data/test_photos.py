@@ -2,7 +2,6 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -43,22 +42,6 @@ def test_the_photos_of_a_list_or_of_standard_input_come_last(
         monkeypatch.setattr(sys, "stdin", stdin)
         found = find_photos(["c.jpg"] if listed else ["c.jpg", "-"], listed)
         assert [*map(str, found)] == ["c.jpg", "b.jpg", "with space .jpg", "a.jpg"]
-
-
-@pytest.mark.parametrize(
-    ("paths", "listed", "told"),
-    [
-        (["."], None, "no images in this folder"),
-        ([], "gone.txt", r"gone.txt: no such file"),
-        ([], ".", "is a directory"),
-    ],
-)
-def test_what_gives_no_photos_is_an_error(
-    paths: Any, listed: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=told):
-        list(find_photos(paths, listed))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import CaptionTable, Coco, Joined, reader_for
-from captioning.data.records import Record
 from captioning.data.references import read_references
 from captioning.errors import InputError
 from tests.data.conftest import coco_captions, draw, write
@@ -207,52 +206,6 @@ def test_a_malformed_object_is_named_and_the_others_are_read(tmp_path: Path, row
     [problem] = data_set.problems
     assert "instances_val.json: annotation 1: " in problem.name
     assert len(data_set.records("val")[0].objects) == 1
-
-
-def read_first_split(root: Path) -> list[Record]:
-    data_set = reader_for(root).read()
-    return data_set.records(next(iter(data_set.splits), "val"))
-
-
-TABLE, ANNOTATIONS = "captions.csv", "annotations/captions_val.json"
-ROWS = "image,caption\na.jpg,x\n"
-TWO_SPLITS = {f"dataset_{i}.json": {"images": [karpathy("val", i)]} for i in (1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("name", "files", "error"),
-    [
-        ("", {}, r"unknown layout; .*COCO.*Karpathy.*own"),
-        ("", {"a.csv": ROWS, "b.csv": ROWS}, r"holds a\.csv, b\.csv; give the path of one"),
-        ("", TWO_SPLITS, "path of one"),
-        (
-            "",
-            {TABLE: "when,caption\n1999,b\n"},
-            "with the columns when, caption: none is that of t",
-        ),
-        ("", {TABLE: "file_name,words\na.jpg,a dog\n"}, "columns file_name, words: none is call"),
-        ("", {TABLE: "file_name,text,raw\na.jpg,b,c\n"}, "file_name, text, raw: several are "),
-        ("", {TABLE: 'file_name,caption\na.jpg,"a dog\n'}, "line 2: not CSV"),
-        ("", {TABLE: "file_name,caption\na.jpg,caf\udce9\n"}, "UTF-8"),
-        ("", {ANNOTATIONS: {"images": []}}, "not COCO's captions"),
-        (
-            "",
-            {"annotations/captions_val.json": coco_captions((1, " "))},
-            "'val' has no captions; add",
-        ),
-        ("absent", {}, "absent: no such file or folder"),
-        ("a.JPG", {"a.JPG": ""}, "a photo, not a data set; give the"),
-    ],
-)
-def test_what_is_no_data_set_is_one_line(
-    tmp_path: Path, name: str, files: dict[str, Any], error: str
-) -> None:
-    draw(tmp_path, *(["val/1.jpg"] if files else []))
-    for file, content in files.items():
-        write(tmp_path / file, content)
-    with pytest.raises(InputError, match=error) as caught:
-        read_first_split(tmp_path / name)
-    assert str(tmp_path) in str(caught.value)
 
 
 def pets(folder: Path, *rows: str) -> CaptionTable:
