@@ -52,6 +52,9 @@ CAPTION = "caption photo.jpg --model model.ckpt"
 SAY = "caption photo.jpg --model shapes"
 COMPARE, TOKEN_FILE = "compare bad.json", "Flickr8k.token.txt"
 TRAIN = "train --config tiny.yaml --trainer.default_root_dir run --trainer.max_epochs 1"
+FROZEN = f"{TRAIN} --data.features=features --model.encoder.init_args.trainable_stages=0 "
+FROZEN += "--model.objective=captioning.training."
+CLASSES = "--model.objective.init_args.classes=0.5 --model.encoder.init_args.weights=shapes"
 
 USAGE = {
     # Misspelt.
@@ -145,6 +148,7 @@ INPUT = {
     f"{TRAIN} --validation_page.maps=[lime]": "'lime'",
     f"{TRAIN} --trainer.accelerator=gpu --trainer.devices=9": "the trainer cannot do this",
     f"{TRAIN} --trainer.precision=bf16-true": "32-true",
+    f"{TRAIN} --trainer.val_check_interval=12": "val_check_interval",
     f"{TRAIN} --data.min_count=99": "data.min_count",
     f"{TRAIN} --data.features=features": "data.features",
     f"{TRAIN} --model.decoder=LSTMDecodr": "LSTMDecodr",
@@ -156,6 +160,11 @@ INPUT = {
     f"{TRAIN} --config misspelt.yaml": "hiden_dim",
     f"{TRAIN} --config cut.yaml": "cut.yaml: ",
     f"{TRAIN} --config text.yaml": "text.yaml: ",
+    # Objectives: refused before photos are encoded.
+    f"{FROZEN}GuidedAttention {CLASSES}": "shapes: has no classifier",
+    f"{FROZEN}GuidedAttention --model.decoder.init_args.deep_output=false": "deep output",
+    f"{FROZEN}SelfCritical --model.objective.init_args.samples=1": "not 1",
+    f"{FROZEN}SampledBound": "no hard attention",
     # Exports.
     "export shapes model.onnx --onnx": "need a folder",
     "export shapes model.zip": ".safetensors",

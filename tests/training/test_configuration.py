@@ -51,11 +51,9 @@ def test_one_batch_and_all_batches_stay_apart(tiny_config: Path, tmp_path: Path)
     assert printed.split() == ["1", "1.0"]
 
 
-def test_what_lightning_refuses_is_one_line(train_into: Train) -> None:
-    with pytest.raises(InputError, match=r"trainer cannot do this: .*val_check_interval"):
-        train_into("run", "--trainer.val_check_interval=12")
+def test_a_score_that_a_callback_waits_for_in_vain_is_named(train_into: Train) -> None:
     callbacks = "[{class_path: EarlyStopping, init_args: {monitor: val/none}}]"
-    with pytest.raises(InputError, match=r"trainer cannot do this: .*val/none"):
+    with pytest.raises(InputError, match="val/none"):
         train_into("run", f"--trainer.callbacks={callbacks}")
 
 

@@ -1,6 +1,5 @@
 """Cross-entropy with the paper's penalty, and smoothed labels."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +9,9 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.errors import InputError
 from captioning.training import CrossEntropy
 from captioning.training.objectives import grid_of
-from tests.training.conftest import Train, loss_of
+from tests.training.conftest import loss_of
 
 TOKENS = torch.tensor(
     [
@@ -62,33 +60,3 @@ def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
     width = encoder.annotation_dim
     assert grid_of(encoder, 32, torch.empty(1, rows * columns, width)) == (rows, columns)
     assert grid_of(encoder, 32, torch.empty(1, 1, width)) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            [
-                "GuidedAttention",
-                "--model.objective.init_args.classes=0.5",
-                "--model.encoder.init_args.weights=shapes",
-            ],
-            "shapes: has no classifier; set the objective's classes to 0",
-        ),
-        (
-            ["GuidedAttention", "--model.decoder.init_args.deep_output=false"],
-            "evidence needs an LSTM decoder with deep output",
-        ),
-        (["SelfCritical", "--model.objective.init_args.samples=1"], "give two or more, not 1"),
-        (["SampledBound"], "the decoder has no hard attention"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value[0],
-)
-def test_an_objective_that_cannot_be_trained_stops_before_photos_are_encoded(
-    train_into: Train, tmp_path: Path, options: list[str], message: str
-) -> None:
-    options = [f"--model.objective=captioning.training.{options[0]}", *options[1:]]
-    options += ["--model.encoder.init_args.trainable_stages=0"]
-    with pytest.raises(InputError, match=message):
-        train_into("run", f"--data.features={tmp_path / 'features'}", *options)
-    assert not (tmp_path / "features").exists()
