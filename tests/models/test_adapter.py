@@ -1,11 +1,9 @@
 """The adapter, part by part."""
 
-import pytest
 import torch
 from torch.nn import functional as F
 
 from captioning.configurable import build
-from captioning.errors import InputError
 from captioning.models import Adapter
 from captioning.models.adapter import grid_sinusoids
 from captioning.models.transformer import sinusoids
@@ -59,8 +57,3 @@ def test_the_halves_of_a_place_are_its_row_and_its_column() -> None:
         for column in range(3):
             expected = torch.cat([sinusoids(places, 3)[row], sinusoids(places, 4)[column]])
             torch.testing.assert_close(found[3 * row + column], expected)
-
-
-def test_region_layers_need_a_square_grid() -> None:
-    with pytest.raises(InputError, match="need a square grid, which 6 regions do not form"):
-        Adapter(5, region_layers=1, region_heads=1)(torch.randn(1, 6, 5))

@@ -140,26 +140,6 @@ def test_weights_come_from_a_file_or_a_download_whose_failure_is_named(
         assert_same_as(CNNEncoder("mobilenet_v2", weights), mobilenet)
 
 
-@pytest.mark.parametrize(
-    ("backbone", "weights", "told"),
-    [
-        ("small", "missing.pth", r"missing\.pth: no such file"),
-        ("small", "text.pth", r"text\.pth: not a file of weights"),
-        ("small", "list.pth", r"list\.pth: not the weights of a small"),
-        ("resnet18", "photos", "photos: not the weights of a resnet18"),
-        ("resnet12", "DEFAULT", "unknown backbone 'resnet12'; choose from small, "),
-    ],
-)
-def test_a_backbone_or_weights_that_do_not_fit_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str, weights: str, told: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("text.pth").write_text("no weights at all")
-    torch.save([1, 2], "list.pth")
-    with pytest.raises(InputError, match=told):
-        CNNEncoder(backbone, weights)
-
-
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://nowhere.invalid"])
 @pytest.mark.parametrize("backbone", ["mobilenet_v2", "timm/tf_efficientnet_lite2"])
 def test_without_a_network_the_option_of_a_file_is_named_at_once(

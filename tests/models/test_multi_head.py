@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.errors import InputError
 from captioning.models.attention import MultiHead
 
 ROWS, QUERIES, KEYS, WIDTH, HEADS = 3, 4, 4, 6, 2
@@ -109,8 +108,3 @@ def test_it_is_torchs(mask: Tensor | None, with_weights: bool, key_dim: int) -> 
     if weights is not None:
         exact(weights, expected_weights)
     compared(ours, theirs, (context, expected), inputs, as_ours)
-
-
-def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:
-    with pytest.raises(InputError, match="8 cannot be divided among 3 heads"):
-        MultiHead(6, 3, width=8)

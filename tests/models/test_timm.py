@@ -8,7 +8,6 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from captioning.errors import InputError
 from captioning.kernels.convolutions import folded
 from captioning.models import CNNEncoder
 from captioning.models.backbones import stages_of
@@ -89,20 +88,3 @@ def test_a_transformer_gives_patch_tokens_on_the_images_grid() -> None:
     model = encoder.stages[0].model
     tokens = model.forward_features(normalised(model))
     torch.testing.assert_close(annotations, tokens[:, 1:])  # without the class token
-
-
-def test_an_unknown_name_is_answered_with_some_like_it() -> None:
-    with pytest.raises(InputError, match=r"no model 'efficientvit'; it has efficientvit_b0"):
-        CNNEncoder("timm/efficientvit", weights=None)
-
-
-@pytest.mark.parametrize(
-    ("name", "side", "told"),
-    [
-        ("mixer_s32_224", 64, r"timm/mixer_s32_224: Input height.*set data\.size"),
-        ("pit_ti_224", 224, "gives no feature map"),
-    ],
-)
-def test_an_unfit_size_or_network_is_one_line(name: str, side: int, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        CNNEncoder(f"timm/{name}", weights=None).grid(side, side)
