@@ -12,7 +12,6 @@ from captioning.captioner import export, load
 from captioning.captioner.exporting import model_card, origins_of
 from captioning.commands import main
 from captioning.data.records import Record
-from captioning.errors import InputError
 
 
 def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path: Path) -> None:
@@ -60,14 +59,6 @@ def test_an_exported_model_hides_where_its_first_weights_were(
     export(tmp_path / "model.ckpt", tmp_path / "model.safetensors")
     assert b"someone" not in (tmp_path / "model.safetensors").read_bytes()
     assert load(tmp_path / "model.safetensors").vocabulary == load(checkpoint).vocabulary
-
-
-def test_a_model_with_a_removed_backbone_is_one_line(checkpoint: Path, tmp_path: Path) -> None:
-    saved = torch.load(checkpoint, weights_only=True)
-    saved["captioner"]["model"]["encoder"]["backbone"] = "plain"
-    torch.save(saved, tmp_path / "model.ckpt")
-    with pytest.raises(InputError, match=r"model\.ckpt: backbone 'plain' was removed; train with"):
-        load(tmp_path / "model.ckpt")
 
 
 def test_what_is_exported_captions_as_its_checkpoint_does(

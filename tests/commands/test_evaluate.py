@@ -15,7 +15,7 @@ from captioning.commands import main, options
 from captioning.data.tokens import tokenize
 from captioning.maps import MAPS, NEEDS_EVIDENCE, available_maps, head_names
 from captioning.models import Model, TransformerDecoder
-from tests.conftest import DECODERS, checkpoint_of, draw_photos, refusal
+from tests.conftest import DECODERS, checkpoint_of, draw_photos
 
 Capture = pytest.CaptureFixture[str]
 
@@ -74,7 +74,6 @@ def test_check_takes_the_photos_folder_and_the_captions_column(
     rows = "a.png;a circle;a red circle above a blue square\nb.png;a star;a small green star\n"
     (tmp_path / "mine.csv").write_text(f"Photo;Title;Words\n{rows}", encoding="utf-8-sig")
     check = ["check", str(tmp_path / "mine.csv"), "--images", str(tmp_path / "photos")]
-    assert "with the columns Photo, Title, Words: none is" in refusal(check, capsys)
     assert main([*check, "--caption-column", "Title"]) == 0
     assert "No problems found" in capsys.readouterr().out
 

@@ -51,6 +51,7 @@ FILES: dict[str, Any] = {
 CAPTION = "caption photo.jpg --model model.ckpt"
 SAY = "caption photo.jpg --model shapes"
 COMPARE, TOKEN_FILE = "compare bad.json", "Flickr8k.token.txt"
+SERVE = "serve --model none.ckpt --port 0"
 TRAIN = "train --config tiny.yaml --trainer.default_root_dir run --trainer.max_epochs 1"
 FROZEN = f"{TRAIN} --data.features=features --model.encoder.init_args.trainable_stages=0 "
 FROZEN += "--model.objective=captioning.training."
@@ -90,6 +91,7 @@ INPUT = {
     # Captions.
     f"{CAPTION} --max-megapixels 0.0023": "60 x 40 pixels",
     f"{CAPTION} --greedy --length-penalty 1": "Greedy has no length penalty",
+    f"{CAPTION} --min-length 9 --max-length 8": "min_length 9 is greater than max_length 8",
     f"{CAPTION} --device nonsense": "'nonsense'",
     f"{CAPTION} --beam 2 --greedy": "--greedy",
     f"{CAPTION} --confidence": "not calibrated",
@@ -109,8 +111,6 @@ INPUT = {
     f"{SAY} --no-repeats": "repeat",
     f"{SAY} --must-say bleu": "did you mean blue?",
     f"{SAY} --begin 'a zebra'": "'zebra'",
-    f"{SAY} --must-say 'blue square' --avoid square": "words to avoid",
-    f"{SAY} --must-say 'red cross' --max-length 1": "2 words",
     # Pages and tables to be filled.
     "caption --alt gone.html": "gone.html: no such file",
     "caption --alt full.html": "full.html: no photo without a caption",
@@ -138,6 +138,9 @@ INPUT = {
     f"{COMPARE} good.json none/{TOKEN_FILE}": f"none/{TOKEN_FILE}: no captions",
     f"{COMPARE} good.json cut/{TOKEN_FILE}": "line 2",
     f"{COMPARE} good.json empty.json": "empty.json: unknown layout",
+    f"score uncaptioned.csv {TOKEN_FILE}": "columns image, x",
+    f"score good.json {TOKEN_FILE} --metric SPICE": "SPICE was removed",
+    f"score good.json {TOKEN_FILE} --metric BLUE": "BLUE: unknown; choose from BLEU",
     "score good.jsonl 'same images'": "image 0 is in two splits; name one by --split",
     "score good.txt boxless": "train, test; name one by --split",
     f"score good.json {TOKEN_FILE} --split test": f"{TOKEN_FILE} has no split 'test'",
@@ -165,6 +168,15 @@ INPUT = {
     f"{FROZEN}GuidedAttention --model.decoder.init_args.deep_output=false": "deep output",
     f"{FROZEN}SelfCritical --model.objective.init_args.samples=1": "not 1",
     f"{FROZEN}SampledBound": "no hard attention",
+    # Servers, refused before the model is loaded.
+    f"{SERVE} --allow-host=": "'' is not a host name",
+    f"{SERVE} --allow-host=http://a": "'http://a' is not a host name",
+    f"{SERVE} --allow-host=a:80": "'a:80' is not a host name",
+    f"{SERVE} --allow-host=a/b": "'a/b' is not a host name",
+    f"{SERVE} --allow-host=*": "'*' is not a host name",
+    f"{SERVE} --allow-host=::1": "'::1' is not a host name",
+    f"{SERVE} --host=a..b": "cannot listen on a..b, port 0",
+    f"{SERVE} --host=no.such.host.invalid": "cannot listen on no.such.host.invalid, port 0",
     # Exports.
     "export shapes model.onnx --onnx": "need a folder",
     "export shapes model.zip": ".safetensors",

@@ -3,10 +3,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from captioning.errors import InputError
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.metrics.registry import scorers
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.scores import Scorer, Scores, diversity, estimates
 
@@ -87,15 +85,3 @@ def test_captions_that_training_had_word_for_word_are_not_new(
 ) -> None:
     found = diversity(CAPTIONS, training=training)["share not in training"]
     assert found == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("SPICE", "--metric SPICE was removed; score the captions.json of evaluate by pycoco"),
-        ("BLUE", "--metric BLUE: unknown; choose from BLEU, "),
-    ],
-)
-def test_a_removed_or_unknown_metric_is_one_line(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        scorers([name])
