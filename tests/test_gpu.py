@@ -33,7 +33,7 @@ from captioning.search import (
     Search,
 )
 from captioning.training import CrossEntropy
-from tests.conftest import DECODERS
+from tests.fixtures import DECODERS
 
 LENGTH = 6
 

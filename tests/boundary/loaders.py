@@ -28,7 +28,7 @@ from captioning.models import CNNEncoder
 from captioning.models.backbones import SMALL_WEIGHTS
 from captioning.search import BeamSearch
 from captioning.training.train_cli import TrainCLI, plain_messages
-from tests.conftest import tiny_captioner
+from tests.fixtures import tiny_captioner
 
 CAPTIONS = [{"image_id": number, "caption": f"a dog {number}"} for number in range(3)]
 COCO = {"annotations": CAPTIONS, "images": [{"id": n, "file_name": f"{n}.jpg"} for n in range(3)]}

@@ -14,7 +14,8 @@ from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
 from captioning.models import Adapter, LSTMDecoder, Model
 from captioning.search import ConstrainedBeamSearch, DiverseBeamSearch, Greedy, Sampling, Search
-from tests.conftest import Patches, checkpoint_of, unchecked
+from tests.conftest import unchecked
+from tests.fixtures import Patches, checkpoint_of
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:

@@ -13,7 +13,7 @@ from captioning.errors import InputError
 from captioning.maps import head_names
 from captioning.models import Adapter, Model
 from captioning.search import BeamSearch
-from tests.conftest import TRANSFORMER
+from tests.fixtures import TRANSFORMER
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.maps.evidence_map import evidence, evidence_shares, has_evidence
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import Greedy
-from tests.conftest import DECODERS, decided, unchecked
+from tests.conftest import unchecked
+from tests.fixtures import DECODERS, decided
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 

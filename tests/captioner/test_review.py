@@ -21,7 +21,7 @@ from captioning.data.tokens import FUNCTION_WORDS
 from captioning.errors import InputError, PhotoError
 from captioning.search.search import generable_log_probs
 from tests.captioner.test_captioner import PHOTOS
-from tests.conftest import checkpoint_of
+from tests.fixtures import checkpoint_of
 
 TEXTS = [["a red circle", "square"], ["a a red"], ["circle", "a square", "red"], ["a circle"]]
 

@@ -15,7 +15,8 @@ from captioning.commands import main, options
 from captioning.data.tokens import tokenize
 from captioning.maps import MAPS, NEEDS_EVIDENCE, available_maps, head_names
 from captioning.models import Model, TransformerDecoder
-from tests.conftest import DECODERS, checkpoint_of, draw_photos
+from tests.conftest import draw_photos
+from tests.fixtures import DECODERS, checkpoint_of
 
 Capture = pytest.CaptureFixture[str]
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from captioning.models import Adapter, LSTMDecoder, Model
-from tests.conftest import Vectors, decided
+from tests.fixtures import Vectors, decided
 
 EXACT: Any = {"rtol": 1e-10, "atol": 1e-10}
 

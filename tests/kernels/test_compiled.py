@@ -43,7 +43,7 @@ from captioning.kernels import accelerate, caption_cross_entropy, compiled, line
 from captioning.kernels import encoding_for_training
 from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
 from captioning.search import BeamSearch
-from tests.conftest import DECODERS
+from tests.fixtures import DECODERS
 
 def made():
     torch.manual_seed(0)

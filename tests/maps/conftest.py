@@ -12,7 +12,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.maps import CaptionedBatch
 from captioning.models import Adapter, Decoder, Model
 from captioning.models.decoder import Memory, State, Step
-from tests.conftest import DECODERS, LSTM, Patches, decided
+from tests.fixtures import DECODERS, LSTM, Patches, decided
 
 TOKENS = torch.tensor(
     [

@@ -9,7 +9,7 @@ STEP = """
 import torch
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.models.losses import cross_entropy, doubly_stochastic_penalty
-from tests.conftest import DECODERS
+from tests.fixtures import DECODERS
 
 def step(model, images, tokens):
     logits, weights = model(model.encode(images), tokens[..., :-1])

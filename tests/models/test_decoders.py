@@ -9,7 +9,7 @@ from torch import Tensor
 from captioning.configurable import build
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.models import Decoder, DotProductAttention, LSTMDecoder
-from tests.conftest import DECODERS
+from tests.fixtures import DECODERS
 
 MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
 TOKENS = torch.tensor([[[BOS, 4, 5, 6], [BOS, 7, 7, EOS]]] * 3)  # (B, N, T) = (3, 2, 4)

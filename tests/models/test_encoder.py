@@ -18,7 +18,8 @@ from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import measured_offset
 from captioning.models.small_network import Coordinates, SmallCNN
-from tests.conftest import Patches, Served
+from tests.conftest import Served
+from tests.fixtures import Patches
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from captioning.models import LSTMDecoder
-from tests.conftest import LSTM, decided
+from tests.fixtures import LSTM, decided
 from tests.models.test_decoders import MASK, TOKENS, every_mask
 
 

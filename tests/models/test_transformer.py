@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from captioning.models import TransformerDecoder
 from captioning.models.transformer import DecoderLayer, EncoderLayer, sinusoids
-from tests.conftest import TRANSFORMER, decided
+from tests.fixtures import TRANSFORMER, decided
 from tests.models.test_decoders import TOKENS
 from tests.models.test_multi_head import CAUSAL, as_ours, compared, exact, numbers
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from captioning.models import Decoder
-from tests.conftest import DECODERS, decided
+from tests.fixtures import DECODERS, decided
 
 
 @pytest.fixture(params=["additive", "transformer"])

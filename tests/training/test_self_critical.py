@@ -21,7 +21,7 @@ from captioning.models.decoder import Decoder
 from captioning.search import Decoded
 from captioning.training import SelfCritical
 from captioning.training.self_critical import sampled_words, self_critical_loss
-from tests.conftest import DECODERS, decided
+from tests.fixtures import DECODERS, decided
 from tests.training.conftest import Train, learnt, loss_of, saved, tokens_of
 
 A, B = 4, 5

@@ -15,7 +15,7 @@ from captioning.models.decoder import Memory, State, Step
 from captioning.search import Greedy
 from captioning.training import WithoutForgetting
 from captioning.training.without_forgetting import TokenManner, read_in_own_manner
-from tests.conftest import tiny_captioner
+from tests.fixtures import tiny_captioner
 from tests.training.conftest import learnt, loss_of
 
 A, PHOTO, DOG, RUNS, GRASS = range(4, 9)

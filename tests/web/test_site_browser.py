@@ -24,7 +24,8 @@ from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
 from captioning.web.page import PHOTOS
 from captioning.web.site import write_site
-from tests.conftest import DECODERS, MadeOnce, Served, decided, opened_page, unchecked
+from tests.conftest import MadeOnce, Served, opened_page, unchecked
+from tests.fixtures import DECODERS, decided
 
 pytestmark = pytest.mark.integration
 
