@@ -75,9 +75,7 @@ def test_what_is_exported_captions_as_its_checkpoint_does(
         assert [(each.text, each.score) for each in load(path)(photos)] == expected
 
 
-def test_the_card_has_the_numbers_of_the_evaluation(
-    shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_has_the_numbers_of_the_evaluation(shapes_data: Path, tmp_path: Path) -> None:
     folder, evaluation = tmp_path / "model", tmp_path / "evaluation"
     data = ["--data", str(shapes_data), "--split", "val"]
     assert main(["evaluate", "--model", "shapes", *data, "--out", str(evaluation)]) == 0

@@ -352,7 +352,7 @@ def test_outputs_mirror_the_folders_of_the_photos(tmp_path: Path) -> None:
         output_names(found, found, folder="out", suffix=".html")
 
 
-def test_outputs_stay_in_their_folder_with_the_names_of_all_photos(tmp_path: Path) -> None:
+def test_outputs_stay_in_their_folder_with_the_names_of_all_photos() -> None:
     other, long = Path("../other/dog.jpg"), Path("p", "x" * 205 + ".jpg")
     for roots in ([".", "../other"], ["../other", "."], ["*.jpg", other]):
         assert output_names([other], roots, folder="out", suffix=".png") == {

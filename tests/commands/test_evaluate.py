@@ -124,7 +124,7 @@ def test_all_maps_of_given_captions_are_one_table(
 
 
 def test_without_a_choice_the_models_own_map_is_tested(
-    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+    checkpoint: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
     content = torch.load(checkpoint, weights_only=True)
     content["captioner"]["default_map"] = "evidence"

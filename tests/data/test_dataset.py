@@ -144,10 +144,8 @@ def test_an_epoch_has_equal_shares_of_the_data_sets(tmp_path: Path) -> None:
     dogs, *others = readers.values()
     joined = Joined([dogs, Joined(others)])
     data = CaptionData(joined, 16, min_captions=2, min_count=2, equal_shares=True, workers=0)
-    device = SimpleNamespace(root_device=torch.device("cpu"))
-    trainer: Any = SimpleNamespace(strategy=device, world_size=1, global_rank=0)
-    data.trainer = trainer
-    records: Any = [batch_record for batch in data.train_dataloader() for batch_record in batch[2]]
+    batches: Any = trained_on("cpu", data).train_dataloader()
+    records = [batch_record for batch in batches for batch_record in batch[2]]
     counts_by_id = Counter(record.image_id for record in records)
     assert counts_by_id == {
         "dogs/0.png": 5,  # as many as the other data sets have with two captions and more

@@ -238,7 +238,7 @@ def test_splits_of_other_names_are_joined(hub_folder: Path, tmp_path: Path) -> N
 
 
 def test_faults_are_one_line_that_names_the_data_set(
-    tmp_path: Path, datasets: Any, hub_folder: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, datasets: Any, hub_folder: Path
 ) -> None:
     file = tmp_path / "a.parquet"
     file.write_bytes(b"not what the suffix says" * 100)

@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from captioning.serving.fair_pool import FairPool
 
 
@@ -20,16 +22,11 @@ async def served_order(clients: str, cancelled: int | None = None) -> str:
     return "".join(order)
 
 
-def test_a_client_of_many_tasks_does_not_delay_another() -> None:
-    assert asyncio.run(served_order("aaaaab")) == "abaaaa"
-
-
-def test_clients_with_several_tasks_take_turns() -> None:
-    assert asyncio.run(served_order("aaaabbbb")) == "abababab"
-
-
-def test_tasks_of_a_client_are_first_come_first_served() -> None:
-    assert asyncio.run(served_order("abcd")) == "abcd"
+@pytest.mark.parametrize(
+    ("clients", "order"), [("aaaaab", "abaaaa"), ("aaaabbbb", "abababab"), ("abcd", "abcd")]
+)
+def test_clients_take_turns_in_the_order_in_which_they_came(clients: str, order: str) -> None:
+    assert asyncio.run(served_order(clients)) == order
 
 
 def test_a_task_that_is_cancelled_gives_its_resource_back() -> None:

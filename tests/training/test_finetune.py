@@ -351,7 +351,7 @@ def test_captions_in_another_language_never_go_back_to_the_start(
     assert tried == list(START_WEIGHTS[1:-1])
 
 
-def test_one_photo_is_too_few_to_train_on(folder: Path, tmp_path: Path) -> None:
+def test_one_photo_is_too_few_to_train_on(folder: Path) -> None:
     for file in folder.iterdir():
         if file.stem != "1":
             file.unlink()

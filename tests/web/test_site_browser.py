@@ -144,7 +144,7 @@ def test_the_browser_sees_photos_as_the_model_does(
     assert found["crop"] == pytest.approx(view.crop)
 
 
-def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: Captioner) -> None:
+def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any) -> None:
     whole = shown(page, "cat.jpg")
     page.locator(".stage").scroll_into_view_if_needed()
     box = page.locator(".stage").bounding_box()
