@@ -57,9 +57,9 @@ WORD_FEATURES = (
 )
 CAPTION_FEATURES = ("mean log ratio", "mean log probability")
 """Features of reviews of words and of captions, in nats; the log odds against alternatives are
-those of the caption against the same with other words there, and the log ratio of a word is its log
-probability with the photo minus that without, and for a caption the photo stands against others
-(`ReviewCalibration.priors`). Both features of captions are per word."""
+those of the caption against the same with other words there. The log ratio of a caption is its log
+probability given the photo minus that given other photos (`ReviewCalibration.priors`). Both
+features of captions are per word."""
 
 BIAS = "bias"
 """The bias of a review's regression, among its weights."""
@@ -75,9 +75,9 @@ class ReviewCalibration:
     """What reviews of captions are computed from.
 
     Attributes:
-        priors: mean adapted annotation vectors of groups of photos that look alike, all of one
-            width. A caption without its photo is of one of them, each as likely; a word without its
-            photo is of their mean, which stands for no photo in particular.
+        priors: mean adapted annotation vectors of groups of photos that look alike. A caption's
+            probability without its photo is the mean of its probabilities given each of them; a
+            word's is given their mean, which stands for no photo in particular.
         word_weights: of `WORD_FEATURES` and `BIAS`, in a logistic regression of whether the photo
             bears a word out, where half of the words are borne out.
         caption_weights: of `CAPTION_FEATURES` and `BIAS`, likewise of whether a caption belongs to

@@ -125,7 +125,7 @@ class Caption:
 
     @property
     def keywords(self) -> dict[str, float]:
-        """The content words but `UNSPECIFIC_WORDS`, with their chances (`named`), highest first."""
+        """The content words without `UNSPECIFIC_WORDS`, with their chances, the highest first."""
         keywords: dict[str, float] = {}
         for word, chance in zip(self.words, self.named, strict=False):  # empty if unknown
             if chance is not None and word.lower() not in UNSPECIFIC_WORDS:
