@@ -7,6 +7,7 @@ so that help is instant. What a command does, Python can call: ``captioning.eval
 import logging
 import os
 import platform
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -179,6 +180,9 @@ def _failure_of_the_system(error: Exception) -> str | None:
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
         return "shared memory (/dev/shm) is full; enlarge it, or give --data.workers 0"
     is_reset = isinstance(error, ConnectionResetError)  # by a worker that sent a batch
+    if "DataLoader worker" in text and sys.platform != "win32":
+        # PyTorch raises this error at every later signal, too, also while the line is printed.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if "DataLoader worker" in text or "process pool" in text or is_reset:
         return "a worker process was killed; give more memory, or fewer workers or processes"
     if "by peer" in text:  # torch.distributed: connection closed, connection reset
