@@ -210,6 +210,12 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int 
     return line
 
 
+def image_file(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    """The content of a file with this image, of a format by its name in Pillow."""
+    image.save(file := io.BytesIO(), kind, **options)
+    return file.getvalue()
+
+
 def draw_photos(folder: Path, *names: str, first: int = 0) -> None:
     """Different photos of 60 x 40 pixels, by their names below a folder; `first` is a seed."""
     for seed, name in enumerate(names, first):

@@ -1,6 +1,5 @@
 """The commands on a data set of Hugging Face, as its library writes it."""
 
-import io
 from pathlib import Path
 
 import pytest
@@ -8,16 +7,11 @@ import yaml
 from PIL import Image
 
 from captioning.commands import main
+from tests.conftest import image_file
 
 pytestmark = pytest.mark.integration
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive", "white", "black")
-
-
-def jpeg(colour: str) -> bytes:
-    content = io.BytesIO()
-    Image.new("RGB", (64, 48), colour).save(content, "JPEG")
-    return content.getvalue()
 
 
 @pytest.fixture(params=["parquet", "saved"])
@@ -25,7 +19,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Eight photos with two captions each, two of them to validate on."""
     library = pytest.importorskip("datasets", reason="the extra datasets is not installed")
     folder = tmp_path / "walls"
-    photos = [{"bytes": jpeg(colour), "path": None} for colour in COLOURS]
+    images = [Image.new("RGB", (64, 48), colour) for colour in COLOURS]
+    photos = [{"bytes": image_file(image, "JPEG"), "path": None} for image in images]
     texts = [[f"a wall painted {colour}", f"a {colour} wallpaper"] for colour in COLOURS]
     rows = library.Dataset.from_dict({"image": photos, "caption": texts})
     rows = rows.cast_column("image", library.Image())

@@ -28,6 +28,7 @@ from captioning.models import CNNEncoder
 from captioning.models.backbones import SMALL_WEIGHTS
 from captioning.search import BeamSearch
 from captioning.training.train_cli import TrainCLI, plain_messages
+from tests.conftest import image_file
 from tests.fixtures import tiny_captioner
 
 CAPTIONS = [{"image_id": number, "caption": f"a dog {number}"} for number in range(3)]
@@ -86,10 +87,8 @@ def exported(config: Any = None) -> bytes:
 
 
 def picture(format: str = "PNG") -> bytes:
-    file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (12, 16, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(file, format)
-    return file.getvalue()
+    return image_file(Image.fromarray(noise), format)
 
 
 def parquet() -> bytes:

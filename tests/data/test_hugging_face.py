@@ -1,6 +1,5 @@
 """Data sets of Hugging Face, read by its library."""
 
-import io
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,15 +18,13 @@ from captioning.data.photo_files import opened_photo, photo_hash, photo_size
 from captioning.data.readers import HuggingFace, Joined, Reader, Sidecar, reader_for
 from captioning.data.references import check_photos, read_references
 from captioning.errors import InputError
-from tests.conftest import draw_photos
+from tests.conftest import draw_photos, image_file
 
 CAPTIONS = ["a dark photo", "a grey photo", "a light photo", "a white photo"]
 
 
 def photo(number: int) -> bytes:
-    content = io.BytesIO()
-    Image.new("RGB", (8, 6), (60 * number,) * 3).save(content, "PNG")
-    return content.getvalue()
+    return image_file(Image.new("RGB", (8, 6), (60 * number,) * 3))
 
 
 @pytest.fixture

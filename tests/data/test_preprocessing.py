@@ -12,7 +12,7 @@ from captioning.data.framing import Fit, scaled_down
 from captioning.data.images import DecodedPhoto, read_image, read_reduced_photo
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.errors import InputError
-from tests.conftest import unchecked
+from tests.conftest import image_file, unchecked
 
 PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
 
@@ -82,8 +82,7 @@ def test_a_photo_is_the_same_through_every_door(
 
 def cut_short() -> Image.Image:
     """An image of Pillow whose file is damaged."""
-    ramp((90, 60)).save(file := io.BytesIO(), "JPEG")
-    return Image.open(io.BytesIO(file.getvalue()[:900]))
+    return Image.open(io.BytesIO(image_file(ramp((90, 60)), "JPEG")[:900]))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What is no data set, no photo and no list of photos: one line, which names it."""
 
-import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from PIL import Image
 from captioning.data.images import find_photos, read_image
 from captioning.data.readers import reader_for
 from captioning.errors import InputError
+from tests.conftest import image_file
 from tests.data.conftest import coco_captions, draw, write
 from tests.data.test_layouts import karpathy
 
@@ -32,9 +32,7 @@ def listed(path: Path) -> None:
 
 def cut(kind: str) -> bytes:
     """The beginning of a photo's file."""
-    file = io.BytesIO()
-    Image.effect_noise((64, 64), 50).save(file, kind)
-    return file.getvalue()[:1000]
+    return image_file(Image.effect_noise((64, 64), 50), kind)[:1000]
 
 
 ROWS, ANNOTATIONS = "image,caption\na.jpg,x\n", "annotations/captions_val.json"

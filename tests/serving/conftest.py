@@ -1,5 +1,4 @@
 import asyncio
-import io
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from captioning.serving import (
     free_address,
     web_server,
 )
+from tests.conftest import image_file
 
 LOOPBACK = AllowedHosts()
 
@@ -149,9 +149,7 @@ def photos() -> list[bytes]:
     found = []
     for _ in range(12):
         pixels = torch.randint(256, (40, 48, 3), generator=noise, dtype=torch.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels.numpy()).save(file, "PNG")
-        found.append(file.getvalue())
+        found.append(image_file(Image.fromarray(pixels.numpy())))
     return found
 
 
@@ -163,9 +161,7 @@ def photo(photos: list[bytes]) -> bytes:
 
 def bomb(side: int) -> bytes:
     """A black PNG of side x side pixels, in a few kilobytes."""
-    file = io.BytesIO()
-    Image.new("1", (side, side)).save(file, "PNG")
-    return file.getvalue()
+    return image_file(Image.new("1", (side, side)))
 
 
 def form(photo: bytes) -> tuple[dict[str, str], bytes]:

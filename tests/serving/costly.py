@@ -1,27 +1,25 @@
 """Small files that take seconds, minutes or gigabytes to decode."""
 
-import io
 import struct
 
 from PIL import Image
+
+from tests.conftest import image_file
 
 SIDE = 4096  # pixels
 
 
 def progressive_jpeg(scans: int = 10_000, side: int = SIDE) -> bytes:
     """A grey JPEG whose last scan comes again and again."""
-    file = io.BytesIO()
-    Image.new("L", (side, side), 128).save(file, "JPEG", progressive=True)
-    data, end = file.getvalue(), b"\xff\xd9"
+    image, end = Image.new("L", (side, side), 128), b"\xff\xd9"
+    data = image_file(image, "JPEG", progressive=True)
     last = data[data.rindex(b"\xff\xda") : -len(end)]
     return data.removesuffix(end) + scans * last + end
 
 
 def jpeg_after(segments: bytes) -> bytes:
     """A JPEG with more between its beginning and its first segment."""
-    file = io.BytesIO()
-    Image.new("L", (8, 8)).save(file, "JPEG")
-    data = file.getvalue()
+    data = image_file(Image.new("L", (8, 8)), "JPEG")
     return data[:2] + segments + data[2:]
 
 
@@ -37,9 +35,7 @@ def jpeg_comments(size: int) -> bytes:
 
 def gif_comments(size: int) -> bytes:
     """A GIF of one comment after another."""
-    file = io.BytesIO()
-    Image.new("L", (8, 8)).save(file, "GIF")
-    data = file.getvalue()
+    data = image_file(Image.new("L", (8, 8)), "GIF")
     start = data.index(b"\x2c", 13 + 3 * 2 ** ((data[10] & 7) + 1))
     return data[:start] + size // 6 * b"\x21\xfe\1x\0" + data[start:]
 

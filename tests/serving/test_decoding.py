@@ -1,6 +1,5 @@
 """Uploads that cost what they like, and the processes that decode them."""
 
-import io
 import pickle
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from starlette.testclient import TestClient
 
 from captioning.data.decoder import COMMAND, LENGTH, DecodedUpload, Job
 from captioning.data.images import UPLOAD_KINDS, Upload
+from tests.conftest import image_file
 from tests.serving import costly
 from tests.serving.conftest import Ask, Serve, assert_refused, wait_for, waiting
 
@@ -55,9 +55,7 @@ def test_files_that_a_process_has_mapped_leave_a_photo_its_memory(photo: bytes) 
 
 def picture(kind: str) -> bytes:
     """A red photo as a file of a format by its name in Pillow."""
-    file = io.BytesIO()
-    Image.new("RGB", (64, 48), "red").save(file, kind)
-    return file.getvalue()
+    return image_file(Image.new("RGB", (64, 48), "red"), kind)
 
 
 def test_formats_of_the_web_and_of_phones_are_taken(client: TestClient) -> None:

@@ -1,7 +1,6 @@
 """The page that needs no server but that of its files, in a real browser."""
 
 import base64
-import io
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
 from captioning.web.page import PHOTOS
 from captioning.web.site import write_site
-from tests.conftest import MadeOnce, Served, opened_page, unchecked
+from tests.conftest import MadeOnce, Served, image_file, opened_page, unchecked
 from tests.fixtures import DECODERS, decided
 
 pytestmark = pytest.mark.integration
@@ -135,11 +134,11 @@ def test_fifty_photos_get_the_words_of_python(
 def test_the_browser_sees_photos_as_the_model_does(
     page: Any, fit: Any, size: tuple[int, int]
 ) -> None:
-    file = io.BytesIO()
-    Image.effect_noise(size, 90).convert("RGB").save(file, "PNG")
-    given = {"base64": base64.b64encode(file.getvalue()).decode(), "size": 100, "fit": fit}
+    photo = Image.effect_noise(size, 90).convert("RGB")
+    data = base64.b64encode(image_file(photo)).decode()
+    given = {"base64": data, "size": 100, "fit": fit}
     found = page.evaluate(SEEN, given)
-    view = Preprocessing(100, fit)(Image.open(file).convert("RGB"))
+    view = Preprocessing(100, fit)(photo)
     assert np.reshape(found["pixels"], (3, 100, 100)).tolist() == view.pixels.tolist()
     assert found["crop"] == pytest.approx(view.crop)
 
