@@ -6,7 +6,7 @@ import resource
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -197,6 +197,12 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def quick_ones(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:
+    """Values for a test, which takes all but the quick ones before releases alone."""
+    slow = pytest.mark.integration
+    return [pytest.param(value, marks=() if quick(value) else slow) for value in values]
 
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:

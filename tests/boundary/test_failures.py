@@ -27,7 +27,7 @@ from captioning.commands import main
 from captioning.data.preprocessing import Preprocessing
 from captioning.files import only_writer
 from captioning.training.module import CaptioningModule
-from tests.conftest import draw_photos, files_no_larger_than
+from tests.conftest import draw_photos, files_no_larger_than, quick_ones
 from tests.serving.conftest import Ask, wait_for, waiting
 
 Capture = pytest.CaptureFixture[str]
@@ -124,13 +124,7 @@ def last_line(capsys: Capture) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.integration if name == "train" else ())
-        for name in WRITERS
-    ],
-)
+@pytest.mark.parametrize("name", quick_ones(WRITERS, lambda name: name != "train"))
 def test_after_a_kill_and_a_full_disk_a_command_goes_on(
     name: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

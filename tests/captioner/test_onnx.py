@@ -22,7 +22,7 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.maps.evidence_map import evidence, evidence_shares, has_evidence
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import Greedy
-from tests.conftest import unchecked
+from tests.conftest import quick_ones, unchecked
 from tests.fixtures import DECODERS, decided
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -73,13 +73,7 @@ def test_the_example_has_few_lines_of_its_own() -> None:
     assert "captioning." not in text
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.integration if name == "dot product" else ())
-        for name in DECODERS
-    ],
-)
+@pytest.mark.parametrize("name", quick_ones(DECODERS, lambda name: name != "dot product"))
 def test_graphs_give_every_decoders_numbers_for_any_batch(
     name: str, vocabulary: Vocabulary, tmp_path: Path, example: SimpleNamespace
 ) -> None:

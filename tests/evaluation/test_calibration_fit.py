@@ -13,6 +13,7 @@ from captioning.captioner.calibration import FEATURES, Calibration
 from captioning.evaluation.assessment import TEMPERATURES, Assessment
 from captioning.evaluation.calibration_fit import UNCALIBRATED, ZEROS, fit_calibration
 from captioning.evaluation.calibration_report import CalibrationReport, Reliability
+from tests.conftest import quick_ones
 
 
 @cache
@@ -176,9 +177,7 @@ def test_twelve_photos_move_the_confidence_in_others_little(of_sets: Callable[..
     assert np.mean(moved) < 0.15
 
 
-@pytest.mark.parametrize(
-    "images", [14, *(pytest.param(count, marks=pytest.mark.integration) for count in (5, 40))]
-)
+@pytest.mark.parametrize("images", quick_ones((5, 14, 40), lambda images: images == 14))
 def test_a_few_photos_calibrate_better_than_their_share(images: int) -> None:
     # Of photos with fewer good captions.
     start = replace(fit_calibration(assessment(seed=1)), bias=-0.7)

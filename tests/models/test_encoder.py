@@ -18,7 +18,7 @@ from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import measured_offset
 from captioning.models.small_network import Coordinates, SmallCNN
-from tests.conftest import Served
+from tests.conftest import Served, quick_ones
 from tests.fixtures import Patches
 
 
@@ -77,11 +77,7 @@ OF_TIMM = ["timm/resnet18", "timm/swin_tiny_patch4_window7_224", "timm/convnext_
 
 
 @pytest.mark.parametrize(
-    "backbone",
-    [
-        pytest.param(b, marks=[pytest.mark.integration] * (b in DEEP))
-        for b in (*BACKBONES, *OF_TIMM)
-    ],
+    "backbone", quick_ones((*BACKBONES, *OF_TIMM), lambda backbone: backbone not in DEEP)
 )
 def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take

@@ -12,6 +12,7 @@ from captioning.kernels.convolutions import folded
 from captioning.models import CNNEncoder
 from captioning.models.backbones import stages_of
 from captioning.training.guided_attention import classes_of
+from tests.conftest import quick_ones
 from tests.models.test_encoder import images
 
 LITE2 = "tf_efficientnet_lite2"
@@ -49,18 +50,10 @@ def test_vectors_and_their_class_scores_are_timms(tmp_path: Path) -> None:
     assert classes.names[963] == ["pizza", "pizza pie"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tf_efficientnet_lite0",
-        *(
-            pytest.param(f"tf_efficientnet_lite{n}", marks=pytest.mark.integration)
-            for n in (1, 2, 3, 4)
-        ),
-    ],
-)
+@pytest.mark.parametrize("number", quick_ones(range(5), lambda number: number == 0))
 @torch.no_grad()
-def test_our_efficientnets_are_timms(name: str) -> None:
+def test_our_efficientnets_are_timms(number: int) -> None:
+    name = f"tf_efficientnet_lite{number}"
     torch.manual_seed(0)
     theirs = nn.Sequential(*stages_of(timm.create_model(name), f"timm/{name}")).eval()
     for part in theirs.modules():

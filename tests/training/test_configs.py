@@ -8,12 +8,10 @@ import yaml
 from captioning import shelf
 from captioning.training.configuration import yaml_value
 from captioning.training.train_cli import train
-from tests.conftest import write_flickr8k
+from tests.conftest import quick_ones, write_flickr8k
 from tests.training.conftest import Patch
 
 CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
-QUICK = ("photos",)
-"""It joins data sets; the others run before releases."""
 
 
 @pytest.fixture(scope="session")
@@ -40,13 +38,9 @@ def test_no_configuration_of_ours_has_an_alias() -> None:
     assert all(yaml_value(config.read_text()) for config in CONFIGS)
 
 
+# The one that joins data sets runs every time.
 @pytest.mark.parametrize(
-    "config",
-    [
-        pytest.param(path, marks=[] if path.stem in QUICK else pytest.mark.integration)
-        for path in CONFIGS
-    ],
-    ids=[path.stem for path in CONFIGS],
+    "config", quick_ones(CONFIGS, lambda path: path.stem == "photos"), ids=lambda path: path.stem
 )
 def test_each_configuration_runs(
     config: Path, flickr8k: Path, shapes_data: Path, tmp_path: Path, monkeypatch: Patch

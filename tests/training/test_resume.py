@@ -17,6 +17,7 @@ from captioning.training.checkpoints import PARTS, read_checkpoint
 from captioning.training.loggers import keep_steps
 from captioning.training.train_cli import TrainCLI, plain_messages
 from captioning.training.validation_images import PAGE
+from tests.conftest import quick_ones
 from tests.training.conftest import (
     Capture,
     Patch,
@@ -54,13 +55,7 @@ RESUMED: dict[str, tuple[str, int, tuple[str, ...]]] = {
 """Trainings: when they save, after which step they resume, and options."""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind == "within epochs" else pytest.mark.integration)
-        for kind in RESUMED
-    ],
-)
+@pytest.mark.parametrize("kind", quick_ones(RESUMED, lambda kind: kind == "within epochs"))
 def test_resuming_after_an_interrupt_equals_never_stopping(
     train_into: Train, kind: str, checkpoint: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
