@@ -22,6 +22,7 @@ from captioning.progress_bar import ProgressBar, say
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner
     from captioning.commands.caption_outputs import Output
+    from captioning.commands.filled_copies import FilledCopy
     from captioning.search import Search
 
 RUNNERS_UP = 3
@@ -85,15 +86,7 @@ def caption(
 
     from captioning.commands.caption_outputs import file_outputs, line_output
 
-    if text_options.fills_copy:
-        from captioning.commands.filled_copies import filled_copy
-
-        copy = filled_copy(text_options)
-        copies, all_photos = [copy], copy.photos
-        mirrored_paths = [str(photo) for photo in all_photos]
-    else:
-        copies, all_photos = [], list(sources.photos())
-        mirrored_paths = [*sources.paths]
+    all_photos, mirrored_paths, copies = photos_to_caption(sources, text_options)
     paths, outputs = file_outputs(
         all_photos,
         mirrored_paths,
@@ -124,6 +117,18 @@ def caption(
         paths, results, outputs, count, text_options, line_options, max_megapixels
     )
     return int(failures > 0)
+
+
+def photos_to_caption(
+    sources: PhotoSources, text_options: TextOptions
+) -> tuple[list[Path], list[str], list["FilledCopy"]]:
+    """Return the photos, the paths whose folders outputs mirror, and the copy to fill, if any."""
+    if not text_options.fills_copy:
+        return list(sources.photos()), [*sources.paths], []
+    from captioning.commands.filled_copies import filled_copy
+
+    copy = filled_copy(text_options)
+    return copy.photos, [str(photo) for photo in copy.photos], [copy]
 
 
 def check_sources(sources: PhotoSources, text_options: TextOptions) -> None:

@@ -8,6 +8,7 @@ import binascii
 import json
 import re
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
@@ -157,27 +158,51 @@ def answer_text(caption: Caption, question: Question) -> str:
     return json.dumps({name: fields[name] for name in names if name in fields})
 
 
+@dataclass(frozen=True)
+class AskedModel:
+    """The model that programs ask.
+
+    Attributes:
+        service: captions pictures with it.
+        name: by which programs choose it.
+        started: since when it can be asked.
+    """
+
+    service: CaptionService
+    name: str
+    started: datetime
+
+    async def answer(self, request: Request) -> tuple[Question, str]:
+        """Return the question of a request, and the answer."""
+        question = await question_of(request)
+        caption = await self.service.caption_photo(request, picture_of(question))
+        return question, answer_text(caption, question)
+
+
 def protocols(service: CaptionService, name: str) -> APIRouter:
     """Return the routes of both protocols, for a model of this name."""
     router = APIRouter(include_in_schema=False)
-    started = datetime.now(UTC)
+    model = AskedModel(service, name, datetime.now(UTC))
+    add_openai(router, model)
+    add_ollama(router, model)
+    return router
 
-    async def answer(request: Request) -> tuple[Question, str]:
-        question = await question_of(request)
-        caption = await service.caption_photo(request, picture_of(question))
-        return question, answer_text(caption, question)
+
+def add_openai(router: APIRouter, model: AskedModel) -> None:
+    """Add the routes of OpenAI's protocol."""
 
     @router.get("/v1/models")
     async def models() -> dict[str, Any]:
-        created = int(started.timestamp())
-        model = {"id": name, "object": "model", "created": created, "owned_by": "captioning"}
-        return {"object": "list", "data": [model]}
+        created = int(model.started.timestamp())
+        entry = {"id": model.name, "object": "model", "created": created, "owned_by": "captioning"}
+        return {"object": "list", "data": [entry]}
 
     @router.post("/v1/chat/completions")
     async def completions(request: Request) -> Response:
-        question, text = await answer(request)
+        question, text = await model.answer(request)
         message = {"role": "assistant", "content": text}
-        content = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": name}
+        created = int(time.time())
+        content = {"id": f"chatcmpl-{uuid4().hex}", "created": created, "model": model.name}
         if not question.stream:
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             usage = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)
@@ -190,12 +215,16 @@ def protocols(service: CaptionService, name: str) -> APIRouter:
             events.append(f"data: {json.dumps(event)}\n\n")
         return Response("".join([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
 
-    details = {"modified_at": started.isoformat(), "details": {"family": "captioning"}}
+
+def add_ollama(router: APIRouter, model: AskedModel) -> None:
+    """Add the routes of Ollama's protocol."""
+    details = {"modified_at": model.started.isoformat(), "details": {"family": "captioning"}}
 
     @router.get("/api/tags")
     @router.get("/api/ps")
     async def tags() -> dict[str, Any]:
-        return {"models": [details | {"name": name, "model": name, "digest": "", "size": 0}]}
+        names = {"name": model.name, "model": model.name, "digest": "", "size": 0}
+        return {"models": [details | names]}
 
     @router.post("/api/show")
     async def show() -> dict[str, Any]:
@@ -207,7 +236,7 @@ def protocols(service: CaptionService, name: str) -> APIRouter:
 
     def ollama_answer(question: Question, key: str, content: Any, nothing: Any) -> Response:
         """Answer in lines, unless the question declines a stream, which is Ollama's default."""
-        answer = {"model": name, "created_at": datetime.now(UTC).isoformat()}
+        answer = {"model": model.name, "created_at": datetime.now(UTC).isoformat()}
         last = {"done": True, "done_reason": "stop"}
         if question.stream is False:
             return JSONResponse(answer | {key: content} | last)
@@ -217,13 +246,11 @@ def protocols(service: CaptionService, name: str) -> APIRouter:
 
     @router.post("/api/generate")
     async def generate(request: Request) -> Response:
-        question, text = await answer(request)
+        question, text = await model.answer(request)
         return ollama_answer(question, "response", text, "")
 
     @router.post("/api/chat")
     async def chat(request: Request) -> Response:
-        question, text = await answer(request)
+        question, text = await model.answer(request)
         message = {"role": "assistant", "content": text}
         return ollama_answer(question, "message", message, message | {"content": ""})
-
-    return router
