@@ -367,6 +367,7 @@ def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     assert fewer.epochs / fewer.batch_size == 40 / Plan.of(160).batch_size  # as many steps
     epochs = [Plan.of(count).for_manner(count).epochs for count in (20, 56, 80, 280)]
     assert epochs == [56, 20, 14, 4]  # as many steps
+    assert Plan.of(1_000).for_manner(1_000).trainable_stages == 0
 
 
 @pytest.mark.integration

@@ -9,7 +9,7 @@ NEW_WORDS_FACTOR = 3
 MAX_EPOCHS = 90
 """Epochs of the longest plan: enough for a few dozen photos, also in another language."""
 
-CONTENT_PHOTOS = 500
+CONTENT_PHOTOS = 2_000
 """From this number of training photos on, content is learnt even if the start captions them well.
 """
 
@@ -43,10 +43,11 @@ class Plan(NamedTuple):
     def for_manner(self, photo_count: int, epochs: int | None = None) -> "Plan":
         """The plan to learn a manner only, from few photos whose content the start knows.
 
-        It takes `MANNER_STEPS`, unless `epochs` are given.
+        It trains the decoder alone and takes `MANNER_STEPS`, unless `epochs` are given.
         """
         steps_per_epoch = math.ceil(photo_count / MANNER_BATCH)
         return self._replace(
+            trainable_stages=0,
             epochs=epochs or max(1, round(MANNER_STEPS / steps_per_epoch)),
             batch_size=MANNER_BATCH,
             keeps_content=True,
