@@ -25,7 +25,7 @@ from captioning.data.vocabulary import PAD
 from captioning.evaluation.calibration_report import Reliability
 from captioning.evaluation.review_examples import Example, review_examples
 from captioning.evaluation.review_fit import (
-    BATCH_SIZE,
+    FIT_BATCH_SIZE,
     LabelledFeatures,
     caption_features,
     fit_review,
@@ -160,13 +160,13 @@ def caption_log_probs(
         captions: the words of each caption of each photo.
     """
     network, log_probs = captioner.network, []
-    for start in range(0, len(captions), BATCH_SIZE):
+    for start in range(0, len(captions), FIT_BATCH_SIZE):
         ids = [
             [torch.tensor(captioner.vocabulary.ids(words)[1:]) for words in photo_captions]
-            for photo_captions in captions[start : start + BATCH_SIZE]
+            for photo_captions in captions[start : start + FIT_BATCH_SIZE]
         ]
         tokens = pad_captions(ids)
-        memory = network.remember(vectors[start : start + BATCH_SIZE])
+        memory = network.remember(vectors[start : start + FIT_BATCH_SIZE])
         logits, _ = network.teacher_forcing(memory, tokens)
         token_log_probs = logits.log_softmax(dim=3).gather(3, tokens[..., None]).squeeze(3)
         log_probs.append(token_log_probs.masked_fill(tokens == PAD, 0.0).sum(dim=2))

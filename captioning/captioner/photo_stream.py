@@ -19,7 +19,7 @@ from captioning.errors import InputError, PhotoError, format_value, printable
 from captioning.files import MAX_PATH_LENGTH
 from captioning.threads import MIN_BATCH, batched, read_ahead
 
-AHEAD = 2
+BATCHES_AHEAD = 2
 """Batches whose photos are read ahead."""
 
 
@@ -99,4 +99,4 @@ def photo_batches(
         equal_size = math.ceil(len(sequence) / max(rounds * threads, 1))
         size = min(batch_size, max(MIN_BATCH, equal_size))
     read = partial(read_streamed_photo, preprocessing=preprocessing, photo_side=photo_side)
-    yield from batched(read_ahead(read, enumerate(sequence), AHEAD * size), size)
+    yield from batched(read_ahead(read, enumerate(sequence), BATCHES_AHEAD * size), size)

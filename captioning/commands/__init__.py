@@ -46,7 +46,7 @@ ENDLESS = ("demo", "serve")
 EXTRAS = {"fastapi": "serve", "granian": "serve", "ray": "ray"}
 """The extra with each library that a command cannot do without."""
 
-EXAMPLES = """\
+HELP_EXAMPLES = """\
 Every command takes --import MODULE: a module of yours to import first; repeatable.
 
 Examples:
@@ -68,7 +68,7 @@ def app(imports_all: bool = False) -> App:
         name="captioning",
         version=f"captioning {__version__}",
         help="Says what is in a photo, and shows where it looked for every word.",
-        help_epilogue=EXAMPLES,
+        help_epilogue=HELP_EXAMPLES,
         help_format="plaintext",
         default_parameter=Parameter(
             negative=(),

@@ -120,9 +120,9 @@ class PictureOptions:
         """The pixels that pictures need along the longer side of a photo; pages need the file."""
         if not self.folders or self.html is not None:
             return None
-        from captioning.viewing.overlay import LONG_SIDE
+        from captioning.viewing.overlay import DRAWN_SIDE
 
-        return LONG_SIDE
+        return DRAWN_SIDE
 
 
 @Parameter(name="*", group=Group("Bulk captioning", help="More photos than a screen can show."))

@@ -37,7 +37,7 @@ from captioning.progress_bar import say
 NOT_SURE = "not sure"
 """Printed in place of captions below ``--min-confidence``."""
 
-COLUMNS = ("file_name", "caption", "confidence", "keywords", "chances")
+CAPTION_COLUMNS = ("file_name", "caption", "confidence", "keywords", "chances")
 """The columns of a CSV file."""
 
 SEPARATOR = "; "
@@ -201,7 +201,7 @@ class CsvFile(Output):
         self.path = path
         self.paths = [path]
         self.folder = os.path.realpath(path.parent)
-        self.rows: list[Sequence[object]] = [COLUMNS]
+        self.rows: list[Sequence[object]] = [CAPTION_COLUMNS]
 
     def add(self, captioned_photo: CaptionedPhoto) -> None:
         photo = captioned_photo.photo
@@ -330,7 +330,7 @@ def line_output(
         return PrintedLines(line_of_json, is_alone)
     if text_options.csv == STDOUT:
         lines = PrintedLines(line_of_table, is_alone)
-        lines.print(csv_line(COLUMNS))
+        lines.print(csv_line(CAPTION_COLUMNS))
         return lines
     if has_probabilities:
         return PrintedLines(line_of_words, is_alone)
@@ -366,7 +366,7 @@ def line_of_table(photo: Path, text: CaptionText) -> str:
 
 
 def table_row(name: str, text: CaptionText) -> Sequence[str | float | None]:
-    """Return the cells of a caption under `COLUMNS`."""
+    """Return the cells of a caption under `CAPTION_COLUMNS`."""
     confidence = text.caption.confidence
     share = None if confidence is None else rounded(confidence)
     chances = [str(rounded(chance)) for chance in text.keywords.values()]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from captioning.data.records import Record
     from captioning.evaluation.reviewed_captions import ReviewedCaption
 
-COLUMNS = ("file_name", "caption", "right", "belongs", "doubtful", "instead", "not judged")
+REVIEW_COLUMNS = ("file_name", "caption", "right", "belongs", "doubtful", "instead", "not judged")
 """The columns of a table of reviews."""
 
 MAX_PAGE_CAPTIONS = 200
@@ -86,7 +86,7 @@ def review(
     count = len(reviewed)
     reviewed = reviewed[:at_most]
     if csv is not None:
-        write_table([COLUMNS, *map(_table_row, reviewed)], csv)
+        write_table([REVIEW_COLUMNS, *map(_table_row, reviewed)], csv)
     if html is not None:
         shown = reviewed if at_most else reviewed[:MAX_PAGE_CAPTIONS]
         _write_page(captioner, shown, html, captions.resolve().name, count)
@@ -161,7 +161,7 @@ def review_json(caption: "ReviewedCaption") -> str:
 
 
 def _table_row(caption: "ReviewedCaption") -> tuple[object, ...]:
-    """Return the cells of a caption under `COLUMNS`."""
+    """Return the cells of a caption under `REVIEW_COLUMNS`."""
     from captioning.captioner.calibration import rounded
     from captioning.commands.caption_outputs import spreadsheet_text
 

@@ -20,7 +20,7 @@ from captioning.data.tokenizer_names import ScoreTokenizerName
 from captioning.errors import printable
 from captioning.shelf import DEFAULT_MODEL
 
-REVIEWED = 10
+REVIEWED_COUNT = 10
 """Captions that `captioning check --review` prints."""
 
 Keys = Annotated[
@@ -195,7 +195,7 @@ def check_data(
 
         records = [record for records in check.data_set.splits.values() for record in records]
         sound = [record for record in records if record.image not in check.faulty]
-        for caption in review_captions(load(), sound)[:REVIEWED]:
+        for caption in review_captions(load(), sound)[:REVIEWED_COUNT]:
             print(review_line(caption))
     return 0 if check.ok else 1
 

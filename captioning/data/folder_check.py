@@ -17,7 +17,7 @@ from captioning.progress_bar import ProgressBar, stage
 from captioning.threads import read_ahead
 
 NAMED = 20  # problems of each kind that a report names; further ones are only counted
-AHEAD = 32  # photos
+PHOTOS_AHEAD = 32  # photos
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Content(NamedTuple):
 
 def _read_contents(images: list[Path], progress: bool, max_pixels: int) -> dict[Path, Content]:
     contents: dict[Path, Content] = {}
-    ahead = read_ahead(partial(_read_content, max_pixels=max_pixels), images, AHEAD)
+    ahead = read_ahead(partial(_read_content, max_pixels=max_pixels), images, PHOTOS_AHEAD)
     with ProgressBar("check", "images", total=len(images), visible=progress) as bar:
         for image, content in zip(images, ahead, strict=True):
             contents[image] = content

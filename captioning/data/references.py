@@ -26,7 +26,7 @@ REMEDY = (
 
 CAPTIONS, SHARDS = "captions.json", "captions-*.jsonl"
 
-KEYS = ("image", "image_id", "file_name")
+IMAGE_KEYS = ("image", "image_id", "file_name")
 """What an object may call its image."""
 
 Captions = dict[int | str, str]
@@ -216,7 +216,9 @@ def _read_captions(
 def _parse_caption(entry: Any) -> ImageCaption | None:
     if isinstance(entry, dict) and "error" in entry:
         return None
-    key = next((key for key in KEYS if isinstance(entry, dict) and key in entry), KEYS[0])
+    key = next(
+        (key for key in IMAGE_KEYS if isinstance(entry, dict) and key in entry), IMAGE_KEYS[0]
+    )
     return field(entry, key, int, str), field(entry, "caption", str)
 
 

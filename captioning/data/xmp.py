@@ -38,11 +38,11 @@ OUR_CAPTION, OUR_KEYWORDS = f"{OURS}GeneratedCaption", f"{OURS}GeneratedKeywords
 OUR_MODEL, OUR_CONFIDENCE = f"{OURS}GeneratedBy", f"{OURS}GeneratedConfidence"
 WRITER_NAME = "captioning"
 
-EMPTY = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="%b"/></x:xmpmeta>' % (
+EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="%b"/></x:xmpmeta>' % (
     NAMESPACES["rdf"].encode()
 )
 
-MAX_BYTES = 10_000_000
+MAX_XMP_BYTES = 10_000_000
 """Maximum size of XMP, which usually has a few thousand bytes."""
 
 
@@ -58,11 +58,13 @@ class Xmp:
     """
 
     def __init__(self, content: bytes, source: Path) -> None:
-        if len(content) > MAX_BYTES:
-            raise InputError(f"{source}: XMP of more than {MAX_BYTES:,} bytes; mend or remove it")
+        if len(content) > MAX_XMP_BYTES:
+            raise InputError(
+                f"{source}: XMP of more than {MAX_XMP_BYTES:,} bytes; mend or remove it"
+            )
         parser = etree.XMLParser(resolve_entities=False, no_network=True)
         try:
-            self.root: Any = etree.fromstring(content or EMPTY, parser)
+            self.root: Any = etree.fromstring(content or EMPTY_XMP, parser)
         except etree.XMLSyntaxError as error:
             reason = f"XMP that is not XML ({error.msg})"
             raise InputError(f"{source}: {reason}; mend or remove it") from None
@@ -76,7 +78,7 @@ class Xmp:
     def read(cls, path: Path) -> "Xmp":
         """Read a file of XMP."""
         with opened(path) as file:
-            return cls(file.read(MAX_BYTES + 1), path)
+            return cls(file.read(MAX_XMP_BYTES + 1), path)
 
     @property
     def content(self) -> bytes:

@@ -28,7 +28,7 @@ SLOPE_PENALTY = 0.5 / 0.2**2
 KIND_PENALTY = 1.5e3
 """Weight of the squared changes of the weights of the kind of photo."""
 
-FOLDS = 5
+CALIBRATION_FOLDS = 5
 """The kinds of the photos of a fold are computed from the photos of the others."""
 
 PATTERN_WEIGHT = 0.1
@@ -243,9 +243,9 @@ def _photo_kinds(
     targets = np.append(good_shares, np.zeros(pattern_count)) - start_kinds
     pattern_weight = PATTERN_WEIGHT * count / max(pattern_count, 1)
     weights = np.append(assessment.image_weights, np.full(pattern_count, pattern_weight))
-    folds = np.arange(len(targets)) // 2 % FOLDS
+    folds = np.arange(len(targets)) // 2 % CALIBRATION_FOLDS
     photo_kinds = start_kinds.copy()
-    for fold in range(FOLDS):
+    for fold in range(CALIBRATION_FOLDS):
         in_fold = folds == fold
         slopes = _ridge_regression(standardised[~in_fold], targets[~in_fold], weights[~in_fold])
         photo_kinds[in_fold] += standardised[in_fold] @ slopes

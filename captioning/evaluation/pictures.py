@@ -29,7 +29,7 @@ WORDS = 12
 MENTIONS, COLUMNS = 8, 4
 """Number of mentions, and of columns, in the pictures of the best and the worst mentions."""
 
-COLOURS = {"model": "#31688e", "uniform": "#c2410c", "Gaussian": "#4d7c0f"}
+PLOT_COLOURS = {"model": "#31688e", "uniform": "#c2410c", "Gaussian": "#4d7c0f"}
 MARKERS = {"uniform": "|", "Gaussian": "x"}
 BOX_COLOUR = "#7df9ff"
 MODEL_COLOUR, REFERENCE_COLOUR = "#2b5c8a", "0.6"
@@ -71,14 +71,14 @@ def draw_scores(report: GroundingReport) -> Figure:
     panels = figure.subplots(1, len(MEASURES), sharey=True)
     for axes, measure in zip(panels, MEASURES, strict=True):
         values = np.nan_to_num([group.value(measure) for group in groups.values()])
-        axes.barh(positions, values, color=COLOURS["model"], height=0.7, label="model")
+        axes.barh(positions, values, color=PLOT_COLOURS["model"], height=0.7, label="model")
         for position, group in enumerate(groups.values()):
             if measure in group.scores:
                 _, low, high = group.scores[measure]
                 axes.plot((low, high), (position, position), color="black", linewidth=1)
         for source, marker in MARKERS.items():
             baseline = [group.value(measure, source) for group in groups.values()]
-            style = {"marker": marker, "color": COLOURS[source], "zorder": 3, "clip_on": False}
+            style = {"marker": marker, "color": PLOT_COLOURS[source], "zorder": 3, "clip_on": False}
             axes.scatter(baseline, positions, 60, label=source, **style)
         axes.set(xlim=(0, 1), title=measure)
         axes.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))

@@ -17,7 +17,7 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.evaluation.grounding.lexicon import COCO, Lexicon, Mention
 from captioning.files import read_json
 
-KINDS = COCO.with_name("coco_kinds.json")
+NOUN_KINDS = COCO.with_name("coco_kinds.json")
 
 VOWELS = frozenset("aeiou")
 
@@ -75,7 +75,7 @@ class NounSwaps:
     """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        content: dict[str, Any] = read_json(KINDS)
+        content: dict[str, Any] = read_json(NOUN_KINDS)
         names: dict[str, list[str]] = read_json(COCO)["categories"]
         self.lexicon = Lexicon.coco()
         self.vocabulary = frozenset(vocabulary)

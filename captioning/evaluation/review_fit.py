@@ -33,10 +33,10 @@ from captioning.evaluation.captions import photos_of
 from captioning.evaluation.review_examples import Example, review_examples
 from captioning.progress_bar import ProgressBar
 
-MAX_PHOTOS = 500
+MAX_FIT_PHOTOS = 500
 """The most photos of a fit, whose annotation vectors are kept in memory."""
 
-BATCH_SIZE = 16
+FIT_BATCH_SIZE = 16
 """Photos per batch."""
 
 FALSE_ALARMS = 0.05
@@ -153,12 +153,12 @@ def caption_features(
         places: of each photo the caption and the place of each word to judge; None for none.
     """
     features: list[list[CaptionFeatures]] = []
-    for start in range(0, len(captions), BATCH_SIZE):
-        batch = captions[start : start + BATCH_SIZE]
-        batch_vectors = vectors[start : start + BATCH_SIZE]
+    for start in range(0, len(captions), FIT_BATCH_SIZE):
+        batch = captions[start : start + FIT_BATCH_SIZE]
+        batch_vectors = vectors[start : start + FIT_BATCH_SIZE]
         batch_places = [
             (image, rank, place)
-            for image, photo_places in enumerate((places or [])[start : start + BATCH_SIZE])
+            for image, photo_places in enumerate((places or [])[start : start + FIT_BATCH_SIZE])
             for rank, place in photo_places
         ]
         batch_features = ReviewFeatures.of(
@@ -207,7 +207,7 @@ def fit_review(
 
     Args:
         captioner: the model.
-        records: photos with true captions, of which at most `MAX_PHOTOS` are taken.
+        records: photos with true captions, of which at most `MAX_FIT_PHOTOS` are taken.
         start: the calibration to shrink towards; by default the photo model's.
         features: a folder of cached annotations of the photos, to use instead of them.
 
@@ -217,7 +217,7 @@ def fit_review(
     Raises:
         PhotoError: a photo cannot be read.
     """
-    step = -(-len(records) // MAX_PHOTOS)
+    step = -(-len(records) // MAX_FIT_PHOTOS)
     examples = review_examples(records[::step], captioner.vocabulary)
     if not examples:
         return start

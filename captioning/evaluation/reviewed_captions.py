@@ -17,8 +17,8 @@ from captioning.progress_bar import ProgressBar, say
 FENCE = 1.5
 """Interquartile ranges between the quartiles and the outliers beyond them."""
 
-LEAST_CHANCE = 1e-9
-"""Chances are clipped to [LEAST_CHANCE, 1 - LEAST_CHANCE]."""
+CHANCE_MARGIN = 1e-9
+"""Chances are clipped to [CHANCE_MARGIN, 1 - CHANCE_MARGIN]."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def outliers(captions: Sequence[ReviewedCaption]) -> list[ReviewedCaption]:
     1977, "Exploratory data analysis").
     """
     chances = np.array([caption.review.belongs for caption in captions])
-    log_odds = logit(chances.clip(LEAST_CHANCE, 1 - LEAST_CHANCE))
+    log_odds = logit(chances.clip(CHANCE_MARGIN, 1 - CHANCE_MARGIN))
     lower, upper = np.quantile(log_odds, [0.25, 0.75])
     is_outlier = log_odds < lower - FENCE * (upper - lower)
     return [captions[index] for index in log_odds.argsort() if is_outlier[index]]

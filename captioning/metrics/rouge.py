@@ -14,7 +14,7 @@ from captioning.metrics.scores import Scores, Words
 RECALL_WEIGHT = 1.2
 """Weight of recall relative to precision; beta in section 3.1."""
 
-EMPTY = ("",)
+EMPTY_CAPTION = ("",)
 """A caption without words counts as one empty word, as in the COCO evaluation."""
 
 
@@ -31,14 +31,14 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     """
     scores = np.zeros(len(candidates))
     for image, (candidate, image_references) in enumerate(zip(candidates, references, strict=True)):
-        words, precision, recall = candidate or EMPTY, 0.0, 0.0
+        words, precision, recall = candidate or EMPTY_CAPTION, 0.0, 0.0
         positions: dict[Hashable, int] = {}  # of each word, as bits
         for index, word in enumerate(words):
             positions[word] = positions.get(word, 0) | 1 << index
         positions.pop(SPECIAL[UNK], None)
         all_bits = (1 << len(words)) - 1
         for reference in image_references:
-            reference_words = reference or EMPTY
+            reference_words = reference or EMPTY_CAPTION
             row = all_bits
             for word in reference_words:
                 matches = row & positions.get(word, 0)

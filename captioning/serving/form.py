@@ -15,7 +15,7 @@ from captioning.serving.protection import MAX_PHOTOS
 from captioning.web.page import MAX_CAPTIONS
 
 LONGEST_TEXT = 200  # characters
-MAX_WORDS = 40  # of a text to review, since each is read with others in its place
+MAX_REVIEW_WORDS = 40  # of a text to review, since each is read with others in its place
 NO_REVIEWS = "this model is not calibrated for reviews; see captioning calibrate"
 MAX_MAPPED = 60  # words of all captions, for all maps that take several passes
 
@@ -176,8 +176,8 @@ def word_count(captioner: Captioner, text: str) -> int:
     count = len(captioner.vocabulary.encode(text)) - 2  # begin and end
     if not count:
         raise HTTPException(422, "text: has no words; send the caption of a photo")
-    if count > MAX_WORDS and captioner.review_calibration is not None:
-        raise HTTPException(422, f"text: {count} words; send at most {MAX_WORDS}")
+    if count > MAX_REVIEW_WORDS and captioner.review_calibration is not None:
+        raise HTTPException(422, f"text: {count} words; send at most {MAX_REVIEW_WORDS}")
     return count
 
 

@@ -24,7 +24,7 @@ from captioning.serving.service import CaptionService
 
 ASKS_KEYWORDS = re.compile(r"\b(keyword|label|tag)s?\b", re.IGNORECASE)
 OLLAMA_VERSION = "0.6.4"  # of the protocol: the first that says what a model is capable of
-LEAST_CHANCE = 0.5  # of a keyword that is given without its chance
+KEYWORD_CHANCE = 0.5  # of a keyword that is given without its chance
 LONGEST_PROMPT = 100_000  # characters
 MOST_MESSAGES = 1000
 MOST_VALUES = 100_000  # of a request; they are parsed while no other request is answered
@@ -136,7 +136,7 @@ def answer_text(caption: Caption, question: Question) -> str:
         raise HTTPException(
             422, "this model is not calibrated for keywords; see captioning calibrate"
         )
-    likely = [word for word, chance in caption.keywords.items() if chance >= LEAST_CHANCE]
+    likely = [word for word, chance in caption.keywords.items() if chance >= KEYWORD_CHANCE]
     schema = question.json_schema
     if schema is None:
         return ", ".join(likely) if question.asks_keywords else caption.sentence

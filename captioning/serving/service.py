@@ -21,7 +21,7 @@ from captioning.viewing import viewer
 
 Result = TypeVar("Result")
 
-RUNNERS_UP = 3  # the alternatives that the view shows for each word
+VIEW_RUNNERS_UP = 3  # the alternatives that the view shows for each word
 
 
 class CaptionService:
@@ -127,7 +127,7 @@ class CaptionService:
     ) -> list[list[Caption]]:
         """The captions of each view, the best first; the settings share their `batch_key`."""
         shared = settings[0]
-        runners_up = RUNNERS_UP if shared.view else 0
+        runners_up = VIEW_RUNNERS_UP if shared.view else 0
         texts = [photo.text for photo in settings if photo.text is not None]
         most_captions = max(photo.captions for photo in settings)
         best_captions = raise_errors(

@@ -9,7 +9,7 @@ import numpy as np
 from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES, Scene, Shape, relation
 
 CAPTIONS_PER_SCENE = 5  # as in COCO
-MAX_WORDS = 15  # of a caption
+MAX_SCENE_WORDS = 15  # of a caption
 
 BESIDE = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 BESIDE_IT = {
@@ -52,7 +52,7 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     while len(texts) < CAPTIONS_PER_SCENE:
         sentence = (lists[0], *relations)[len(texts)] if has_relation else rng.choice(lists)
         text = _fill(str(sentence), scene, rng)
-        if len(text.split()) <= MAX_WORDS and text not in texts:
+        if len(text.split()) <= MAX_SCENE_WORDS and text not in texts:
             texts.append(text)
     return tuple(texts[index] for index in rng.permutation(CAPTIONS_PER_SCENE))
 

@@ -23,7 +23,7 @@ from captioning.progress_bar import say
 PREFIX_LENGTH = 4
 """Length of the prefix that two words must share to count as similar."""
 
-UNLIKELY = math.log(1 / 100)
+UNLIKELY_LOG_PROB = math.log(1 / 100)
 """Added to the output bias of new words, which otherwise compete with the similar words."""
 
 
@@ -44,7 +44,8 @@ def start_from(start: Captioner, captioner: Captioner, model_name: str) -> None:
 
     The rows of a new word are the mean over the start's similar words, or over all of its words.
     The output bias of a new word is lower, so that the captioner begins with the start's captions
-    (`UNLIKELY`). If the language or the tokenizer differs, all words are new, and equally likely.
+    (`UNLIKELY_LOG_PROB`). If the language or the tokenizer differs, all words are new, and equally
+    likely.
     The vocabulary also takes over the start's repeatable words, spellings and ranks.
 
     Args:
@@ -175,5 +176,5 @@ def _extended(rows: Tensor, word_count: int, similar_ids: Sequence[list[int]]) -
     mean = rows[len(SPECIAL) :].mean(dim=0)
     new_rows = [rows[ids].mean(dim=0) if ids else mean for ids in similar_ids]
     if word_count and rows.dim() == 1:
-        new_rows = [row + UNLIKELY for row in new_rows]
+        new_rows = [row + UNLIKELY_LOG_PROB for row in new_rows]
     return torch.stack([*rows[: len(SPECIAL) + word_count], *new_rows])

@@ -22,7 +22,7 @@ from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
 from captioning.progress_bar import say
 from captioning.training.validation_images import Captioned, ValidationImages, scores_by_image
-from captioning.viewing.overlay import LONG_SIDE
+from captioning.viewing.overlay import DRAWN_SIDE
 from captioning.viewing.viewer import viewer_html
 
 STAGING_VARIABLE = "WANDB_DATA_DIR"
@@ -184,13 +184,13 @@ class ValidationTable(ValidationImages):
         scores, rows = scores_by_image(module), []
         for record, caption in images:
             photo = read_image(record.image, module.captioner.preprocessing.max_pixels)
-            page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
+            page = viewer_html(photo, [caption.view()], record.image.name, DRAWN_SIDE)
             png = BytesIO()
             caption.figure(photo=photo).savefig(png, format="png", dpi=100)
             picture = Image.open(png).convert("RGB")
             figure = wandb.Image(picture, file_type="jpg", caption=caption.text)
             thumbnail = photo.copy()
-            thumbnail.thumbnail((LONG_SIDE, LONG_SIDE))
+            thumbnail.thumbnail((DRAWN_SIDE, DRAWN_SIDE))
             rows.append(
                 [
                     wandb.Image(thumbnail, file_type="jpg"),  # a tenth of a PNG's bytes

@@ -25,7 +25,7 @@ from captioning.data.images import DecodedPhoto
 CellOffset = tuple[float, float]
 """Rows and columns by which the weights of a map belong further down, and further right."""
 
-LONG_SIDE = 480  # pixels of a drawn photo
+DRAWN_SIDE = 480  # pixels of a drawn photo
 PHOTO_LIGHT, UNSEEN_LIGHT, MAP_LIGHT = 0.5, 0.16, 0.65
 
 PANEL_AREA = 4.0  # square inches; the lengths below are inches too
@@ -190,12 +190,12 @@ def word_panels(
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """Return the photo, then for each word the photo in grey with the word's map as light on it.
 
-    They have `LONG_SIDE` pixels on the longer side. The colours are those of inferno, which starts
+    They have `DRAWN_SIDE` pixels on the longer side. The colours are those of inferno, which starts
     at black and whose lightness grows evenly: a weight of zero adds nothing, and equal differences
     look equal on dark and bright photos.
     """
     image, size = photo
-    width, height = scaled_size(size, LONG_SIDE)
+    width, height = scaled_size(size, DRAWN_SIDE)
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 

@@ -14,11 +14,11 @@ from PIL import Image
 from captioning.data.framing import jpeg
 from captioning.viewing import viewer
 from captioning.viewing.html_document import html_document
-from captioning.viewing.overlay import LONG_SIDE
+from captioning.viewing.overlay import DRAWN_SIDE
 
 STYLES = (viewer.STYLE, "viewing/validation_page.css")
 SCRIPTS = (viewer.SCRIPT, "viewing/validation_page.js")
-THUMBNAIL = 240  # pixels of the longer side of a photo in the overview
+OVERVIEW_SIDE = 240  # pixels of the longer side of a photo in the overview
 NO_WORDS = "(no words)"
 
 CURVES = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "pointing", "CHAIR-i")
@@ -109,8 +109,8 @@ def validation_html(
         images=[
             (
                 image,
-                jpeg(image.photo, THUMBNAIL),
-                viewer.data(image.photo, [image.caption], "", LONG_SIDE),
+                jpeg(image.photo, OVERVIEW_SIDE),
+                viewer.data(image.photo, [image.caption], "", DRAWN_SIDE),
                 [*dict.fromkeys(name for past in image.history for name in past.scores)],
             )
             for image in images

@@ -11,13 +11,13 @@ import torch
 from PIL import Image
 
 from captioning.captioner import Caption, Captioner
-from captioning.captioner.photo_stream import AHEAD
+from captioning.captioner.photo_stream import BATCHES_AHEAD
 from captioning.data.framing import scaled_down
 from captioning.data.images import DecodedPhoto, read_reduced_photo
 from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.search import BeamSearch, Greedy, Sampling
 from captioning.threads import WAITING
-from captioning.viewing.overlay import LONG_SIDE
+from captioning.viewing.overlay import DRAWN_SIDE
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_few_of_endless_photos_are_read_ahead(
     captions = captioner.stream(endless(), batch_size=2)
     for count in range(1, 8):
         assert isinstance(next(captions), Caption)
-        assert len(begun) <= count + 2 * (2 + WAITING + 1 + AHEAD) + 2
+        assert len(begun) <= count + 2 * (2 + WAITING + 1 + BATCHES_AHEAD) + 2
     captions.close()  # type: ignore[attr-defined]
 
 
@@ -126,7 +126,7 @@ def test_photos_that_are_kept_are_drawn_as_their_files_are(
     Image.fromarray(shades.reshape(531, 731, 3).astype(np.uint8)).save(photo)
     search = Greedy(min_length=2, max_length=2)
     [from_file] = captioner.stream([photo], search)
-    [kept] = captioner.stream([photo], search, photo_side=LONG_SIDE)
+    [kept] = captioner.stream([photo], search, photo_side=DRAWN_SIDE)
     assert from_file == kept
     from_file.save(tmp_path / "file.gif")
     photo.unlink()
@@ -141,9 +141,9 @@ def test_photos_that_are_kept_are_as_sharp_as_their_files(
     stripes = np.zeros((1500, 2000), dtype=np.uint8)
     stripes[:, np.arange(2000) % 20 < 10] = 255
     Image.fromarray(stripes).convert("RGB").save(tmp_path / "photo.jpg", quality=95)
-    [kept] = captioner.stream([tmp_path / "photo.jpg"], photo_side=LONG_SIDE)
+    [kept] = captioner.stream([tmp_path / "photo.jpg"], photo_side=DRAWN_SIDE)
     assert isinstance(kept.photo, DecodedPhoto)
     photo = read_reduced_photo(tmp_path / "photo.jpg", None)
-    whole = scaled_down(photo, LONG_SIDE).image
+    whole = scaled_down(photo, DRAWN_SIDE).image
     difference = np.asarray(kept.photo.image, np.float32) - np.asarray(whole, np.float32)
     assert abs(difference).mean() < 2

@@ -15,7 +15,7 @@ from PIL import ExifTags, Image, PngImagePlugin
 from captioning.data.descriptions import Descriptions, sidecar_of
 from captioning.data.readers import reader_for
 from captioning.data.readers.data_set import BY_MODEL, MALFORMED, UNCAPTIONED
-from captioning.data.xmp import MAX_BYTES, NAMESPACES, Xmp
+from captioning.data.xmp import MAX_XMP_BYTES, NAMESPACES, Xmp
 from captioning.errors import InputError
 from tests.conftest import draw_photos
 
@@ -108,7 +108,7 @@ def test_a_corrected_description_is_people_s(everywhere: bool) -> None:
         (b"a dog", "not XML"),
         ("<a>Fl\u00fcsse</a>".encode("latin-1"), "not XML"),
         (b"<a>a dog</a>", "not XMP"),
-        (b"<a>" + b" " * MAX_BYTES + b"</a>", "more than 10,000,000 bytes"),
+        (b"<a>" + b" " * MAX_XMP_BYTES + b"</a>", "more than 10,000,000 bytes"),
         (f"{BOMB}{people().content.decode()[38:]}".encode(), "document type"),
         (f"{BOMB}<x>&g;</x>".encode(), "XMP"),
         (f'{BOMB}<x y="&g;"/>'.encode(), "XMP"),

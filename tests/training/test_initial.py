@@ -14,7 +14,7 @@ from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
 from captioning.training.initial import (
-    UNLIKELY,
+    UNLIKELY_LOG_PROB,
     fitted_parameters,
     interpolate,
     start_from,
@@ -53,7 +53,9 @@ def test_new_words_start_from_words_that_begin_alike(checkpoint: Path) -> None:
     for rows, start_rows in word_parameters(captioner, start):
         torch.testing.assert_close(rows[:count], start_rows, rtol=0, atol=0)
         mean = start_rows[len(SPECIAL) :].mean(dim=0)
-        torch.testing.assert_close(rows[count + 1], mean + (UNLIKELY if rows.dim() == 1 else 0))
+        torch.testing.assert_close(
+            rows[count + 1], mean + (UNLIKELY_LOG_PROB if rows.dim() == 1 else 0)
+        )
 
 
 def test_words_to_repeat_are_of_both_trainings_as_are_spellings(checkpoint: Path) -> None:

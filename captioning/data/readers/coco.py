@@ -15,7 +15,7 @@ from captioning.errors import InputError, format_value, reading
 from captioning.files import read_json
 
 CAPTIONS = "captions_"
-KEYS = ("annotations", "image_id", "caption")
+ANNOTATION_KEYS = ("annotations", "image_id", "caption")
 KARPATHY_KEYS = ("images", "sentences", "raw")
 
 ImageId = int | str
@@ -64,7 +64,7 @@ class Coco(Reader):
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        return bool(dataset_files.json_files(root, *KEYS))
+        return bool(dataset_files.json_files(root, *ANNOTATION_KEYS))
 
     def read(self) -> DataSet:
         return self.make_data_set(*read_files(self._caption_files().items(), self._read_file))
@@ -76,7 +76,7 @@ class Coco(Reader):
         names = [file.stem.removeprefix(CAPTIONS) for file in files]
         splits = [split_name(name.rstrip("0123456789") or name) for name in names]
         if not files and self.year is None:
-            files = dataset_files.json_files(folder or self.root, *KEYS)
+            files = dataset_files.json_files(folder or self.root, *ANNOTATION_KEYS)
             names = [file.stem for file in files]
             splits = [split_in(name) or name for name in names]
             if len(files) == 1 and split_in(names[0]) is None:

@@ -34,16 +34,16 @@ CAPTION_COLUMNS = (
 )
 """Names of the column of the captions; the first two count before all others."""
 
-MEASURES = {"id", "index", "number", "count", "length", "score", "model", "type", "url"}
+MEASURE_COLUMNS = {"id", "index", "number", "count", "length", "score", "model", "type", "url"}
 """Words of columns that say something about captions, such as caption_id."""
 
 PALIGEMMA = {"prefix", "suffix"}
 """Columns of PaliGemma's prompts and of the captions that answer them."""
 
-REVIEWED = {"file_name", "caption", "decision", "before"}
+DECISION_COLUMNS = {"file_name", "caption", "decision", "before"}
 """Columns of what was decided on the page of `captioning review`."""
 
-PROMPT = re.compile(r"(?i)\W*(cap|describ|$)")
+CAPTION_PROMPT = re.compile(r"(?i)\W*(cap|describ|$)")
 """What asks for a caption: "caption en", "describe the photo", nothing."""
 
 SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
@@ -141,7 +141,7 @@ def column_name(column: object) -> str:
 def has_caption_word(column: object) -> bool:
     """Whether a column is called as captions are, with a prefix or suffix: blip_caption."""
     words = column_name(column).split("_")
-    is_name = len(words) <= 3 and MEASURES.isdisjoint(words)
+    is_name = len(words) <= 3 and MEASURE_COLUMNS.isdisjoint(words)
     return is_name and not set(CAPTION_COLUMNS[:2]).isdisjoint(words)
 
 
@@ -325,7 +325,7 @@ def find_columns(
         values = {split_name(str(row.get(split))) for row in rows}
         split = split if values <= set(SPLITS) else None
 
-    is_review = names_by_usual_name.keys() >= REVIEWED
+    is_review = names_by_usual_name.keys() >= DECISION_COLUMNS
     decision = names_by_usual_name["decision"] if is_review else None
     if caption_column is not None:
         return Columns(photo, [column_called(caption_column)], split, decision=decision)
@@ -352,7 +352,7 @@ def _parse_row(columns: Columns, entry: Any) -> list[Row]:
     """A row for each photo of an entry."""
     if columns.decision is not None and field(entry, columns.decision, str) == "drop":
         return []
-    if columns.prompt is not None and not PROMPT.match(field(entry, columns.prompt, str)):
+    if columns.prompt is not None and not CAPTION_PROMPT.match(field(entry, columns.prompt, str)):
         prompt = format_value(entry[columns.prompt])
         raise ValueError(f"{columns.prompt} {prompt} asks for no caption")
     photos = field(entry, columns.photo, str, list)

@@ -17,7 +17,7 @@ from captioning.training.initial import fitted_parameters, interpolate
 START_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Weights of the start's parameters that are tried at the end; see `best_between`."""
 
-FOLDS = 5
+CHOICE_FOLDS = 5
 """Folds of the validation photos; the candidate that the others choose captions each of them."""
 
 
@@ -168,7 +168,7 @@ class Selection:
 
         The earlier candidate does not caption what it was trained on.
         """
-        folds = np.arange(len(self.group_ids)) % FOLDS
+        folds = np.arange(len(self.group_ids)) % CHOICE_FOLDS
         candidates = []
         for fold, is_judge in zip(folds, self.is_judge, strict=True):
             best = self.best(folds != fold)
