@@ -144,6 +144,9 @@ class Calibration:
         """Build the calibration of a file; features that the file lacks weigh 0."""
         means, weights = values_by_feature(config["means"]), values_by_feature(config["weights"])
         review = config.get("review")
+        if review and "prior" in review:  # of files written before there were several
+            review = {**review, "priors": [review["prior"]]}
+            del review["prior"]
         return cls(
             **{
                 **config,

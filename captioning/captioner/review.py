@@ -40,7 +40,7 @@ PRIOR_COUNT = 16
 validation photos belong to their photos is 0.224, 0.221, 0.210 and 0.206."""
 
 PHOTOS_PER_PRIOR = 4
-"""Fewer photos make fewer priors, so that a photo is not the only one of its prior."""
+"""Fewer photos make fewer priors, so that few photos are alone in their group."""
 
 
 @dataclass(frozen=True)

@@ -160,8 +160,9 @@ def _blind_log_probs(
     captions = tokens.flatten(0, 1)
     lengths = (captions != PAD).sum(dim=1)
     count = max(READ_TOKENS // (len(images) * captions.shape[1]), 1)
-    mean_log_probs = vectors.new_zeros(captions.shape)
-    log_marginals = vectors.new_zeros(len(captions))
+    dtype = torch.promote_types(vectors.dtype, torch.float32)  # vectors may be in bfloat16
+    mean_log_probs = vectors.new_zeros(captions.shape, dtype=dtype)
+    log_marginals = vectors.new_zeros(len(captions), dtype=dtype)
     real_captions = lengths.argsort()[int((lengths == 0).sum()) :]
     for rows in real_captions.split(count):
         length = int(lengths[rows].max())

@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,25 @@ def test_captions_are_reviewed_in_small_batches_with_equal_results(
         assert not isinstance(one_by_one, PhotoError)
         assert not isinstance(reviews, PhotoError)
         assert all(map(same, one_by_one, reviews))
+
+
+def test_reviews_in_bfloat16_are_nearly_the_same(reviewer: Captioner) -> None:
+    exact = reviewer.review(PHOTOS[0], "a red circle")
+    reviewer.network.bfloat16 = True
+    rounded = reviewer.review(PHOTOS[0], "a red circle")
+    assert rounded.belongs == pytest.approx(exact.belongs, abs=0.02)
+    assert rounded.belongs != exact.belongs
+
+
+def test_a_calibration_of_one_prior_is_read(reviewer: Captioner) -> None:
+    assert reviewer.calibration is not None
+    config = asdict(reviewer.calibration)
+    prior = config["review"].pop("priors")[0]
+    review = Calibration.from_config(
+        config | {"review": config["review"] | {"prior": prior}}
+    ).review
+    assert review is not None
+    assert review.priors == [prior]
 
 
 def test_fewer_wrong_captions_raise_the_odds_by_bayes_rule(reviewer: Captioner) -> None:
