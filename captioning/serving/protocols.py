@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import AliasPath, BaseModel, Field, ValidationError, field_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError, field_validator
 
 from captioning.captioner import Caption
 from captioning.captioner.calibration import rounded
@@ -34,7 +34,9 @@ class Part(BaseModel):
     """A part of a message, in OpenAI's protocol."""
 
     text: str = Field("", max_length=LONGEST_PROMPT)
-    address: str | None = Field(None, validation_alias=AliasPath("image_url", "url"))
+    address: str | None = Field(
+        None, validation_alias=AliasChoices(AliasPath("image_url", "url"), "image_url")
+    )
 
 
 class Message(BaseModel):
