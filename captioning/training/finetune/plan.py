@@ -14,7 +14,7 @@ CONTENT_PHOTOS = 2_000
 """
 
 MANNER_BATCH, MANNER_STEPS = 4, 280
-"""Batch size and number of steps to learn a manner; with more steps, the model forgets more."""
+"""Batch size and about the number of steps to learn a manner; with more, the model forgets more."""
 
 
 class Plan(NamedTuple):
@@ -43,7 +43,8 @@ class Plan(NamedTuple):
     def for_manner(self, photo_count: int, epochs: int | None = None) -> "Plan":
         """The plan to learn a manner only, from few photos whose content the start knows.
 
-        It trains the decoder alone and takes `MANNER_STEPS`, unless `epochs` are given.
+        It trains the decoder alone and takes about `MANNER_STEPS`, but at least one epoch, unless
+        `epochs` are given.
         """
         steps_per_epoch = math.ceil(photo_count / MANNER_BATCH)
         return self._replace(

@@ -87,8 +87,9 @@ def finetune(
         return run_folder.model_file
     say_plan(photos, words, keep, model_name=str(model))
     start_captions = StartCaptions.of(start, photos, words.tokenizer_name)
-    if photos.train_count < CONTENT_PHOTOS and words.are_known and start_captions.are_related:
+    if len(photos.train) < CONTENT_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
+        arguments["stages"] = plan.trainable_stages
     say_start(photos, start_captions, plan, model_name=str(model))
     if start_captions.are_related:
         say_outliers(start, photos.train, folder)
