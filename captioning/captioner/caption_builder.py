@@ -109,7 +109,7 @@ class CaptionBuilder:
         attention = batch.captions.weights.float()
         maps = {ATTENTION: attention.unflatten(3, model.encoder.grid(side, side)).cpu()}
         if set(self.map_names) - {ATTENTION}:
-            captioned = batch.captioned(model, batch.captions.tokens, attention)
+            captioned = batch.captioned(self.network, batch.captions.tokens, attention)
             for name in self.map_names:
                 if name != ATTENTION:
                     maps[name] = word_maps(name, captioned).float().cpu()
@@ -220,5 +220,5 @@ def caption_map(
 ) -> Float[Tensor, "_ rows columns"]:
     """Compute a map of one caption's words, which was not computed with its batch."""
     batch = encode_batch(network, [photo])
-    captioned = batch.captioned(network.model, tokens.to(network.device)[None, None])
+    captioned = batch.captioned(network, tokens.to(network.device)[None, None])
     return word_maps(name, captioned)[0, 0, :length].float().cpu()

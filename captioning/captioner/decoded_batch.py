@@ -17,7 +17,6 @@ from captioning.data.vocabulary import BOS, PAD
 from captioning.device import on_device
 from captioning.errors import InputError
 from captioning.maps import CaptionedBatch
-from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Search
 from captioning.search.search import token_log_probs
@@ -39,14 +38,28 @@ class EncodedBatch:
 
     def captioned(
         self,
-        model: Model,
+        network: InferenceNetwork,
         tokens: Int[Tensor, "B N T"],
         attention: Float[Tensor, "B N T L"] | None = None,
     ) -> CaptionedBatch:
-        """Return the images with captions, for maps; give `attention` if it has been computed."""
+        """Return the images with captions, for maps.
+
+        Args:
+            network: that encoded the images.
+            tokens: the captions, without BOS.
+            attention: the attention weights, if they have been computed.
+        """
         tokens = F.pad(tokens, (1, 0), value=BOS)
         adapted = self.adapted.to(self.annotations.dtype)  # maps use no bfloat16
-        return CaptionedBatch(model, self.images, self.annotations, adapted, tokens, attention)
+        return CaptionedBatch(
+            network.model,
+            self.images,
+            self.annotations,
+            adapted,
+            tokens,
+            attention,
+            network.encode,
+        )
 
 
 @dataclass(frozen=True)

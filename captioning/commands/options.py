@@ -49,7 +49,10 @@ Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65535))]
 MAY_BEGIN_WITH_DASH = Parameter(allow_leading_hyphen=True)
 """For options whose value may be ``-``."""
 
-MAP_HELP = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
+MAP_HELP = (
+    "attention, evidence, attention-evidence, attention-fine-evidence, gradient, grad-cam or "
+    "occlusion"
+)
 """For help texts: the names in `captioning.maps`, which takes seconds to import."""
 
 MapNames = Annotated[

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 
 from captioning.maps.attention_maps import attention_map, head_map, head_names
 from captioning.maps.captioned import CaptionedBatch, MapError, Maps, WordMap, shares
-from captioning.maps.evidence_map import attention_evidence_map, evidence_map, has_evidence
+from captioning.maps.evidence_map import (
+    attention_evidence_map,
+    attention_fine_evidence_map,
+    evidence_map,
+    has_evidence,
+)
 from captioning.maps.probability_maps import grad_cam, gradient_map, occlusion_map
 from captioning.models import Model
 
@@ -26,17 +31,19 @@ MAPS: dict[str, WordMap] = {
     ATTENTION: attention_map,
     "evidence": evidence_map,
     ATTENTION_EVIDENCE: attention_evidence_map,
+    "attention-fine-evidence": attention_fine_evidence_map,
     "gradient": gradient_map,
     "grad-cam": grad_cam,
     "occlusion": occlusion_map,
 }
 """All maps by name, in addition to the attention heads of `head_names`."""
 
-ONE_PASS = frozenset({ATTENTION, "evidence", ATTENTION_EVIDENCE})
-"""Maps that need one pass over a caption. Others take a gradient per word or many passes."""
-
-NEEDS_EVIDENCE = frozenset({"evidence", ATTENTION_EVIDENCE})
+NEEDS_EVIDENCE = frozenset({"evidence", ATTENTION_EVIDENCE, "attention-fine-evidence"})
 """Maps that only an LSTM decoder with deep output has."""
+
+ONE_PASS = NEEDS_EVIDENCE | {ATTENTION}
+"""Maps that need at most one pass over a caption. Others take a gradient per word or many
+passes."""
 
 
 def default_map(model: Model) -> str:

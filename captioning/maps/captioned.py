@@ -38,6 +38,7 @@ class CaptionedBatch:
         adapted: the adapter's vectors of the annotations, which the decoder attends over.
         tokens: the captions from BOS to EOS, then PAD.
         _attention: what `attention` returns, if it has been computed before; None to compute it.
+        _encode: a faster function that equals `model.encode`; None if there is none.
     """
 
     model: Model
@@ -46,6 +47,7 @@ class CaptionedBatch:
     adapted: Float[Tensor, "B L A"]
     tokens: Int[Tensor, "B N S"]
     _attention: Float[Tensor, "B N T L"] | None = None
+    _encode: Callable[[UInt8[Tensor, "B 3 H W"]], Float[Tensor, "B L D"]] | None = None
 
     @cached_property
     def attention(self) -> Float[Tensor, "B N T L"]:
@@ -55,6 +57,12 @@ class CaptionedBatch:
         with torch.no_grad():
             memory = self.model.decoder.remember(self.adapted)
             return self.model.decoder.teacher_forcing(memory, self.tokens[..., :-1])[1]
+
+    @torch.no_grad()
+    def adapted_vectors(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L A"]:
+        """Encode other images, of any size, and apply the adapter."""
+        encode = self._encode or self.model.encode
+        return self.model.adapter(encode(images))
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -17,13 +17,16 @@ from captioning.models import Decoder, LSTMDecoder
 SHARPNESS = 4.0
 """Factor of the evidence, in nats, before the softmax."""
 
+ENLARGEMENT = 2
+"""How many times as large the sides of an image are for `attention_fine_evidence_map`."""
+
 
 @torch.no_grad()
 def evidence_map(batch: CaptionedBatch) -> Maps:
     """Compute the softmax over regions of the evidence for each word (Xu et al. 2015, eq. 7).
 
     It depends on the word and the image, not on the words before. Evidence is averaged over the
-    neighbourhood of each region, since single cells are noisy. Cost: no pass over the caption.
+    neighbourhood of each region. Cost: no pass over the caption.
     """
     decoder = batch.model.decoder
     assert has_evidence(decoder)
@@ -41,6 +44,28 @@ def attention_evidence_map(batch: CaptionedBatch) -> Maps:
     proportional to the region's probability given the word. Cost: one pass over the caption.
     """
     return shares(batch.attention * evidence_map(batch).flatten(-2), batch.grid)
+
+
+@torch.no_grad()
+def attention_fine_evidence_map(batch: CaptionedBatch) -> Maps:
+    """Multiply attention by the evidence of images that are enlarged to twice their size.
+
+    A region of an enlarged image is a quarter as large, so that smaller things fill it. Evidence
+    is averaged over the neighbourhood of each small region, and then over the small regions in each
+    region of the image. The attention is that with which the caption was written, of the image
+    itself. Cost: one pass over the caption, and an encoding of an image with four times the pixels.
+    """
+    decoder = batch.model.decoder
+    assert has_evidence(decoder)
+    height, width = (ENLARGEMENT * side for side in batch.images.shape[2:])
+    enlarged = F.interpolate(batch.images.float(), size=(height, width), mode="bilinear")
+    contexts = decoder.output_context(batch.adapted_vectors(enlarged.round().to(torch.uint8)))
+    small_grid = batch.model.encoder.grid(height, width)
+    word_evidence = evidence(decoder, contexts, batch.tokens[..., 1:])
+    small_means = neighbourhood_means(word_evidence, small_grid).unflatten(-1, small_grid)
+    means = F.adaptive_avg_pool2d(small_means.flatten(0, 1), batch.grid)
+    region_shares = (SHARPNESS * means.flatten(2)).softmax(dim=-1)
+    return shares(batch.attention * region_shares.view(batch.attention.shape), batch.grid)
 
 
 def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
@@ -70,7 +95,14 @@ def evidence(
 def evidence_shares(
     evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
 ) -> Float[Tensor, "B N T L"]:
-    """Compute the softmax of `SHARPNESS` times the mean evidence in each region's neighbourhood.
+    """Compute the softmax of `SHARPNESS` times the mean evidence in each region's neighbourhood."""
+    return (SHARPNESS * neighbourhood_means(evidence, grid)).softmax(dim=-1)
+
+
+def neighbourhood_means(
+    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
+) -> Float[Tensor, "B N T L"]:
+    """Average evidence over the neighbourhood of each region, since single cells are noisy.
 
     Along a side of at most `NEIGHBOURHOOD` regions, a neighbourhood is a single region.
     """
@@ -82,4 +114,4 @@ def evidence_shares(
         padding=[side // 2 for side in sides],
         count_include_pad=False,  # at the edge of the image there are fewer neighbours
     )
-    return (SHARPNESS * means.view(evidence.shape)).softmax(dim=-1)
+    return means.view(evidence.shape)

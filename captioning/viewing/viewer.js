@@ -139,6 +139,7 @@ const attentionView = (() => {
     "attention": "Attention",
     "evidence": "Evidence",
     "attention-evidence": "Attention \u00d7 evidence",
+    "attention-fine-evidence": "Attention \u00d7 fine evidence",
     "gradient": "Gradient \u00d7 input",
     "grad-cam": "Grad-CAM",
     "occlusion": "Occlusion",

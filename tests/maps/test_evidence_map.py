@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from captioning.maps import CaptionedBatch, word_maps
 from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
@@ -48,6 +51,22 @@ def test_attention_times_evidence_is_their_normalised_product() -> None:
     )
     product = attention * alone
     torch.testing.assert_close(both, product / product.sum(dim=(3, 4), keepdim=True))
+
+
+def test_fine_evidence_is_the_mean_evidence_of_an_enlarged_image() -> None:
+    batch = captioned_batch()
+    images = F.interpolate(batch.images.double(), scale_factor=2, mode="bilinear").round().byte()
+    annotations = batch.model.encode(images)
+    enlarged = replace(
+        batch, images=images, annotations=annotations, adapted=batch.model.adapter(annotations)
+    )
+    logs = word_maps("evidence", enlarged).log()  # up to a constant for each word
+    assert logs.shape[3:] == (8, 8)
+    means = logs.unflatten(3, (4, 2)).unflatten(5, (4, 2)).mean(dim=(4, 6))
+    product = word_maps("attention", batch) * means.exp()
+    torch.testing.assert_close(
+        word_maps("attention-fine-evidence", batch), product / product.sum(dim=(3, 4), keepdim=True)
+    )
 
 
 def test_the_mean_around_a_region_ends_at_the_edge() -> None:

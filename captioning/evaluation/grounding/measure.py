@@ -145,7 +145,7 @@ def _read_captions(
         batch_tokens = pad_captions([tokens[photo.number] for photo in readable_photos])
         encoded = encode_batch(captioner.network, readable_photos)
         return readable_photos, encoded.captioned(
-            captioner.model, batch_tokens.to(captioner.device)
+            captioner.network, batch_tokens.to(captioner.device)
         )
 
     photos = [record.image for record in records]
