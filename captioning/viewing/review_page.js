@@ -9,17 +9,21 @@
     document.querySelector(`.tools ${tag}`));
   const keyOf = ({ dataset }) => `${dataset.photo}\n${dataset.caption}`;
   const decisions = JSON.parse(localStorage.getItem(STORE) ?? "{}"); // by key
+  let corrected; // the card whose caption is being corrected, which stays until that is done
 
   const show = () => {
     const decided = cards.filter((card) => decisions[keyOf(card)]).length;
     count.textContent = `${decided} of ${cards.length} decided`;
     save.disabled = !decided;
-    for (const card of cards) card.hidden = hides.checked && Boolean(decisions[keyOf(card)]);
+    for (const card of cards) {
+      card.hidden = hides.checked && Boolean(decisions[keyOf(card)]) && card !== corrected;
+    }
   };
 
   const decide = (card, form) => {
     const decision = form.elements.decision.value;
     form.elements.text.hidden = decision !== "correct";
+    corrected = decision === "correct" ? card : undefined;
     decisions[keyOf(card)] = { decision, text: form.elements.text.value };
     localStorage.setItem(STORE, JSON.stringify(decisions));
     count.textContent = "";
@@ -50,7 +54,11 @@
       form.elements.text.hidden = decision !== "correct";
     }
     form.addEventListener("input", () => decide(card, form));
-    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      corrected = undefined;
+      show();
+    });
   }
   hides.addEventListener("change", show);
   save.addEventListener("click", () => {

@@ -51,3 +51,26 @@ def test_decisions_survive_a_reload_and_are_saved_as_a_table(
         assert [row["caption"] for row in rows] == [before, "a new caption", ""]
         page.get_by_label("Hide what is decided").check()
         assert not page.locator(".example").first.is_visible()
+
+
+def test_what_is_decided_hides_only_after_its_correction(
+    browser: Any,
+    captions: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    page_file = tmp_path / "review.html"
+    given = ["review", str(captions), "--model", "shapes", "--device", "cpu", "--at-most", "3"]
+    assert main([*given, "--html", str(page_file)]) == 0
+    with opened_page(browser, page_file.as_uri()) as page:
+        first, second, third = page.locator(".example").all()
+        page.get_by_label("Hide what is decided").check()
+        first.get_by_text("Correct").click()
+        first.get_by_label("Corrected caption").fill("a new caption")
+        second.get_by_text("Accept").click()
+        assert not first.is_visible()
+        assert not second.is_visible()
+        third.get_by_text("Correct").click()
+        third.get_by_label("Corrected caption").press("Enter")
+        assert not third.is_visible()
+        page.get_by_label("Hide what is decided").uncheck()
+        assert first.get_by_label("Corrected caption").input_value() == "a new caption"
