@@ -21,6 +21,13 @@ MAX_BYTES = 2 * 1024**3
 MAX_PATH_LENGTH = 4096
 """Maximum length of a path on Linux; longer text, such as base64, is no path."""
 
+ENCODINGS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+"""Encodings of texts by their byte-order marks."""
+
 SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 """Suffixes of spreadsheets, which are no text."""
 
@@ -103,17 +110,19 @@ def read_text(path: str | Path) -> str:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES:,} bytes")
         content = file.read()
+        mark, encoding = text_encoding(content)
         try:
-            return content.decode(text_encoding(content))
+            return content.removeprefix(mark).decode(encoding)
         except UnicodeDecodeError:
             raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
 
 
-def text_encoding(content: bytes) -> str:
-    """Python's name for the encoding of a text by its byte-order mark, without one UTF-8."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    return "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
+def text_encoding(content: bytes) -> tuple[bytes, str]:
+    """The byte-order mark of a text, and Python's name for its encoding; without a mark UTF-8."""
+    for mark, encoding in ENCODINGS.items():
+        if content.startswith(mark):
+            return mark, encoding
+    return b"", "utf-8"
 
 
 def read_json(path: str | Path) -> Any:

@@ -58,8 +58,8 @@ class FilledCopy(Output):
         gaps: where captions are missing in the text, in order.
     """
 
-    def __init__(self, source: Path, text: str, encoding: str) -> None:
-        self.source, self.text, self.encoding = source, text, encoding
+    def __init__(self, source: Path, text: str, encoding: str, mark: bytes = b"") -> None:
+        self.source, self.text, self.encoding, self.mark = source, text, encoding, mark
         self.path = source.with_name(f"{source.stem}.captioned{source.suffix}")
         self.paths = [self.path]
         self.gaps: list[Gap] = []
@@ -88,7 +88,7 @@ class FilledCopy(Output):
             end = gap.stop
         content = "".join([*parts, self.text[end:]])
         with written_whole(self.path) as temporary:
-            temporary.write_bytes(content.encode(self.encoding, "backslashreplace"))
+            temporary.write_bytes(self.mark + content.encode(self.encoding, "backslashreplace"))
         filled = len(self.filled_gaps)
         unreadable = sum(gap.photo not in self._captions for gap in self.gaps)
         unsure = len(self.gaps) - filled - unreadable
@@ -220,7 +220,8 @@ class FilledTable(FilledCopy):
             raise InputError(f"{source}: --fill takes a CSV or TSV table")
         text = read_text(source)
         with opened(source) as file:
-            super().__init__(source, text, text_encoding(file.read(len(codecs.BOM_UTF8))))
+            mark, encoding = text_encoding(file.read(len(codecs.BOM_UTF8)))
+        super().__init__(source, text, encoding, mark)
         lines = list(csv_lines(source, text))
         if not lines:
             raise InputError(f"{source}: no rows; add some of file_name and caption")

@@ -1,5 +1,6 @@
 """`captioning caption --alt` and `--fill`: captions in copies of pages and tables."""
 
+import codecs
 import re
 from pathlib import Path
 
@@ -72,12 +73,22 @@ def test_a_base_address_makes_pictures_those_of_another_place(
     assert "page.html: no photo without a caption in it" in error
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(
+    ("mark", "encoding"),
+    [
+        (b"", "utf-8"),
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ],
+    ids=["utf-8", "utf-8 with a mark", "little endian", "big endian"],
+)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_a_table_is_filled_and_stays_byte_for_byte_else(
     folder: Path,
     checkpoint: Path,
     model: list[str],
+    mark: bytes,
     encoding: str,
     line_end: str,
     capsys: Capture,
@@ -96,7 +107,7 @@ def test_a_table_is_filled_and_stays_byte_for_byte_else(
         '5"; "caf\xe9.jpg"; ""',
     ]
     table = folder / "table.csv"
-    table.write_bytes(line_end.join(lines).encode(encoding))
+    table.write_bytes(mark + line_end.join(lines).encode(encoding))
     command = ["caption", "--fill", str(table), *model, "--prefix", "x;\u200f"]
     assert main(command) == 1  # one photo is missing
     captioner = load(checkpoint)
@@ -104,7 +115,7 @@ def test_a_table_is_filled_and_stays_byte_for_byte_else(
     lines[4] = f'two lines";more/b c.jpg;"{texts[0]}"'
     lines[10] = f'5"; "caf\xe9.jpg";"{texts[1]}"'
     copy = folder / "table.captioned.csv"
-    assert copy.read_bytes() == line_end.join(lines).encode(encoding)
+    assert copy.read_bytes() == mark + line_end.join(lines).encode(encoding)
     errors = capsys.readouterr().err
     assert "table.csv: left out: line 9: no name in the column photo" in errors
     assert "table.csv: left out: line 10: another number of values" in errors
