@@ -1,6 +1,7 @@
 """`captioning caption --alt` and `--fill`: captions in copies of pages and tables."""
 
 import codecs
+import csv
 import re
 from pathlib import Path
 
@@ -136,6 +137,19 @@ def test_tables_of_every_separator_are_read_again(
     records = CaptionTable(folder / "table.captioned.csv", val_fraction=0.0).read().records("train")
     assert [record.image.name for record in records] == ["a.jpg", "b c.jpg"]
     assert records[1].captions == ('a "big" dog',)
+
+
+def test_of_two_columns_of_one_name_the_first_is_filled_if_both_are_empty(
+    folder: Path, model: list[str]
+) -> None:
+    table = folder / "table.csv"
+    table.write_text("image,caption,caption\na.jpg,,a dog\nmore/b c.jpg,,\n")
+    assert main(["caption", "--fill", str(table), *model]) == 0
+    with (folder / "table.captioned.csv").open(newline="") as file:
+        _, first, second = csv.reader(file)
+    assert first == ["a.jpg", "", "a dog"]
+    assert second[1]
+    assert not second[2]
 
 
 def test_captions_that_the_model_is_not_sure_of_stay_empty(

@@ -13,6 +13,7 @@ from PIL import Image
 from captioning.data import readers
 from captioning.data.folder_check import check
 from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
+from captioning.errors import InputError
 from tests.conftest import draw_photos
 from tests.data.conftest import coco_captions, draw, write
 
@@ -329,6 +330,19 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     assert merged(found(reader_for(tmp_path, caption_column="title"))) == {"a.jpg": ("a dog",)}
     write(tmp_path / "pairs.csv", "Image,The photo,Text\n1,a.jpg,a dog\n")
     assert merged(found(reader_for(tmp_path, photo_column="the photo"))) == {"a.jpg": ("a dog",)}
+
+
+def test_two_columns_of_one_name_both_hold_captions(tmp_path: Path) -> None:
+    rows = "file_name,caption,note,caption\na.jpg,a dog,,a brown dog\nb.jpg,,,a cat\n"
+    write(tmp_path / "pairs.csv", rows)
+    draw_photos(tmp_path, "a.jpg", "b.jpg")
+    assert merged(found(reader_for(tmp_path))) == {
+        "a.jpg": ("a dog", "a brown dog"),
+        "b.jpg": ("a cat",),
+    }
+    write(tmp_path / "pairs.csv", "file_name,file_name,caption\na.jpg,b.jpg,a dog\n")
+    with pytest.raises(InputError, match="file_name 1, file_name 2, caption: none is that of the"):
+        found(reader_for(tmp_path / "pairs.csv"))
 
 
 def test_of_reviewed_captions_the_dropped_are_left_out_and_the_corrected_used(

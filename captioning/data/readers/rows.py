@@ -3,6 +3,7 @@
 import ast
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -236,11 +237,15 @@ def csv_cell_pattern(separator: str, column: int) -> re.Pattern[str]:
 def header_of(values: Sequence[str]) -> tuple[list[str], bool]:
     """The columns of a table by its first line, and whether that is a row: it names a photo.
 
+    Columns of one name are numbered: of two that are called caption, both hold captions.
     A table without a header has a column of photos, and if it has two, one of captions.
     """
     header, count = [column.strip() for column in values], len(values)
     if not is_photo_name(header[0]):
-        return header, False
+        numbers = {name: itertools.count(1) for name in header}
+        return [
+            f"{name} {next(numbers[name])}" if header.count(name) > 1 else name for name in header
+        ], False
     second = "caption" if count == 2 else "2"
     return ["file_name", second, *map(str, range(3, count + 1))][:count], True
 
