@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.cluster.vq import kmeans
+from scipy.cluster.vq import kmeans, vq
 from torch import Tensor
 
 from captioning.captioner.calibration import (
@@ -40,7 +41,7 @@ PRIOR_COUNT = 16
 validation photos belong to their photos is 0.224, 0.221, 0.210 and 0.206."""
 
 PHOTOS_PER_PRIOR = 4
-"""Fewer photos make fewer priors, so that few photos are alone in their group."""
+"""Fewer photos make fewer priors: a group of one photo makes none."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,18 @@ def default_review(
 
     Raises:
         PhotoError: none of them can be read.
-        InputError: there is one photo, which would be its only prior.
+        InputError: one of them can be read, which would be its only prior.
     """
-    if len(photos) < 2:
+    batches = photo_batches(photos[:PRIOR_PHOTOS], preprocessing, batch_size=PRIOR_PHOTOS)
+    results = [result for batch in batches for result in batch]
+    streamed_photos = [result for result in results if isinstance(result, StreamedPhoto)]
+    if not streamed_photos:
+        [*_] = raise_errors(results)
+    if len(streamed_photos) < 2:
         raise InputError(
             "this model is not calibrated for reviews; see captioning calibrate, or review the "
-            "captions of several photos"
+            "captions of several photos that can be read"
         )
-    [batch] = photo_batches(photos[:PRIOR_PHOTOS], preprocessing, batch_size=PRIOR_PHOTOS)
-    streamed_photos = [photo for photo in batch if isinstance(photo, StreamedPhoto)]
-    if not streamed_photos:
-        [*_] = raise_errors(batch)
     vectors = encode_batch(network, streamed_photos).adapted
     return ReviewCalibration(review_priors(vectors))
 
@@ -112,13 +114,18 @@ def default_review(
 def review_priors(vectors: Float[Tensor, "n L A"]) -> list[list[float]]:
     """Return the mean vectors of groups of photos that look alike, by k-means.
 
+    A photo that is alone in its group makes no prior: its captions would be compared with
+    themselves.
+
     Args:
-        vectors: the adapted annotation vectors of the photos.
+        vectors: the adapted annotation vectors of two photos or more.
     """
     photo_means = vectors.mean(dim=1).float().cpu().numpy()
     count = min(max(len(photo_means) // PHOTOS_PER_PRIOR, 1), PRIOR_COUNT)
     centres, _ = kmeans(photo_means, count, seed=0)
-    return [[rounded(number) for number in centre] for centre in centres.tolist()]
+    groups, _ = vq(photo_means, centres)
+    sizes = np.bincount(groups, minlength=len(centres))
+    return [[rounded(number) for number in centre] for centre in centres[sizes > 1].tolist()]
 
 
 @dataclass(frozen=True)

@@ -192,10 +192,27 @@ def test_a_model_without_a_calibration_needs_several_photos(captioner: Captioner
     assert len(list(captioner.reviews(PHOTOS, TEXTS))) == len(PHOTOS)
 
 
+def test_of_two_photos_without_a_calibration_both_must_be_readable(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing.jpg"
+    with pytest.raises(InputError, match="not calibrated for reviews"):
+        list(captioner.reviews([PHOTOS[0], missing], [["a circle"], ["a square"]]))
+    with pytest.raises(PhotoError, match=r"missing\.jpg"):
+        list(captioner.reviews([missing], [["a square"]]))
+
+
 def test_priors_are_the_means_of_groups_of_photos_that_look_alike() -> None:
     groups = torch.tensor([[0.0, 1.0], [5.0, 5.0]])
     vectors = groups.repeat(PHOTOS_PER_PRIOR, 1)[:, None] + torch.tensor([[-0.25], [0.25]])
     assert sorted(review_priors(vectors)) == groups.tolist()
+
+
+def test_a_photo_that_looks_like_no_other_is_not_its_own_prior() -> None:
+    alike = torch.rand(2 * PHOTOS_PER_PRIOR, 3, 2, generator=torch.Generator().manual_seed(0))
+    vectors = torch.cat([alike, torch.full((1, 3, 2), 9.0)])
+    [prior] = review_priors(vectors)
+    assert prior == pytest.approx(alike.mean(dim=(0, 1)).tolist(), rel=1e-3)
 
 
 def test_few_photos_have_one_prior_and_equal_ones_as_well() -> None:
