@@ -27,8 +27,9 @@ from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
 from captioning.training.finetune import START_WEIGHTS, Plan, best_between, finetune
 from captioning.training.finetune.choice import Selection, cider_report
-from captioning.training.finetune.messages import say_outliers, say_plan
+from captioning.training.finetune.messages import say_outliers, say_plan, say_start
 from captioning.training.finetune.photos import CaptionWords, read_photos
+from captioning.training.finetune.start_captions import StartCaptions
 from captioning.training.initial import interpolate
 from captioning.training.train_cli import train
 from captioning.web.page import PHOTOS
@@ -264,6 +265,22 @@ def test_captions_in_another_language_say_what_they_teach(folder: Path, capsys: 
     say_plan(photos, words, None, model_name="photos")
     told = capsys.readouterr().err
     assert f"and {words.rare_count:,} fewer than 3 times, which are left out" in told
+
+
+def test_what_captions_teach_is_said_once(folder: Path, capsys: Capture) -> None:
+    start = load("photos")
+    photos = read_photos(folder, None, False, {})
+    words = CaptionWords.of(photos, start.vocabulary, "ptb")
+    start_captions = StartCaptions.of(start, photos, "ptb")
+    plan = Plan.of(600)
+    lines = []
+    for planned in (plan, plan.for_manner(600)):
+        say_plan(photos, words, None, model_name="photos")
+        say_start(photos, words, start_captions, planned, model_name="photos")
+        lines.append(capsys.readouterr().err)
+    content, manner = lines
+    assert ("usually good for" in content, "teach it how to say" in content) == (True, False)
+    assert ("usually good for" in manner, "teach it how to say" in manner) == (False, True)
 
 
 @pytest.mark.integration

@@ -36,15 +36,14 @@ def say_plan(
     *,
     model_name: str,
 ) -> None:
-    """Say how many photos there are, and what a data set of this size can teach."""
+    """Say how many photos there are, and which words they teach in another language."""
     if hint := tokenizer_hint([*photos.train_texts, *photos.rehearsal_texts], words.tokenizer_name):
         say(hint)
-    counts = (
+    say(
         f"{len(photos.train):,} photos to train on and {len(photos.val):,} to validate, with "
         f"{photos.caption_count:,} captions"
     )
     if words.is_other_language:
-        say(counts)
         line = (
             f"captions in another language than {model_name}'s: none of its words is kept, so "
             f"these captions alone teach {words.count:,} words, of which {words.frequent_count:,} "
@@ -55,8 +54,6 @@ def say_plan(
                 f" and {words.rare_count:,} fewer than {photos.min_count} times, which are left out"
             )
         say(line)
-    else:
-        say(f"{counts}: usually good for {Plan.of(len(photos.train)).lesson}")
     if rehearsal_folder is not None:
         say(
             f"{len(photos.rehearsal_train):,} photos of {rehearsal_folder} train along, and "
@@ -77,7 +74,12 @@ def say_outliers(start: Captioner, records: Sequence[Record], folder: str | Path
 
 
 def say_start(
-    photos: Photos, start_captions: StartCaptions, plan: Plan, *, model_name: str
+    photos: Photos,
+    words: CaptionWords,
+    start_captions: StartCaptions,
+    plan: Plan,
+    *,
+    model_name: str,
 ) -> None:
     """Say the start's CIDEr, what the captions teach it, and about how long the training takes."""
     seconds = estimated_seconds(photos, plan, start_captions.seconds)
@@ -88,6 +90,8 @@ def say_start(
     )
     if plan.keeps_content:
         say(f"{model_name} knows what such photos show; your captions teach it how to say it")
+    elif not words.is_other_language:
+        say(f"so many photos are usually good for {Plan.of(len(photos.train)).lesson}")
 
 
 def estimated_seconds(photos: Photos, plan: Plan, caption_seconds: float) -> float:

@@ -90,7 +90,7 @@ def finetune(
     if len(photos.train) < CONTENT_PHOTOS and words.are_known and start_captions.are_related:
         plan = plan.for_manner(photos.train_count, epochs)
         arguments["stages"] = plan.trainable_stages
-    say_start(photos, start_captions, plan, model_name=str(model))
+    say_start(photos, words, start_captions, plan, model_name=str(model))
     if start_captions.are_related:
         say_outliers(start, photos.train, folder)
     finetuning = Finetuning(start, str(model), photos, words, plan, start_captions, run_folder)
