@@ -155,6 +155,8 @@ class XmpFiles(Output):
         if text.sure_text:
             if text_of_people and not xmp.description:
                 xmp.describe(text_of_people)
+            if not xmp.keywords:
+                xmp.add_keywords(descriptions.keywords)
             xmp.add_caption(text.sure_text, text.keywords, self.model, text.caption.confidence)
         elif sidecar not in descriptions.xmp or not had_caption:
             return

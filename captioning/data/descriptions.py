@@ -1,4 +1,5 @@
-"""Descriptions of photos: in the photo, as XMP, IPTC or EXIF, and in XMP files beside it."""
+"""Descriptions and keywords of photos: in the photo, as XMP, IPTC or EXIF, and in XMP files
+beside it."""
 
 import os
 from contextlib import suppress
@@ -15,7 +16,7 @@ from captioning.errors import InputError
 
 Source = Literal["xmp", "iptc", "exif"]
 
-IPTC_CAPTION = (2, 120)
+IPTC_KEYWORDS, IPTC_CAPTION = (2, 25), (2, 120)
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,13 @@ class Descriptions:
     @cached_property
     def iptc(self) -> str:
         """The photo's caption; empty if there is none."""
-        with opened_image(self.photo) as image:
-            captions = (IptcImagePlugin.getiptcinfo(image) or {}).get(IPTC_CAPTION, b"")
-        return _decoded(captions[0] if isinstance(captions, list) else captions)
+        return next(iter(self._iptc_values(IPTC_CAPTION)), "")
+
+    @cached_property
+    def keywords(self) -> list[str]:
+        """People's keywords: those of sidecars, else of the photo's XMP, else of its IPTC."""
+        lists = [xmp.keywords for xmp in self.xmp.values()]
+        return next(filter(None, lists), []) or self._iptc_values(IPTC_KEYWORDS)
 
     @cached_property
     def exif(self) -> str:
@@ -52,6 +57,12 @@ class Descriptions:
         with opened_image(self.photo) as image:
             text = str(image.getexif().get(ExifTags.Base.ImageDescription, ""))
         return _decoded(text.encode("latin-1", "replace"))  # as which Pillow reads it
+
+    def _iptc_values(self, field: tuple[int, int]) -> list[str]:
+        """The photo's values of a field of IPTC, in order."""
+        with opened_image(self.photo) as image:
+            values = (IptcImagePlugin.getiptcinfo(image) or {}).get(field, [])
+        return [_decoded(value) for value in (values if isinstance(values, list) else [values])]
 
     def texts(self, source: Source) -> list[str]:
         """The descriptions of a source that are not empty, those of sidecars first."""

@@ -92,6 +92,12 @@ class Xmp:
         """The description in the default language, else in the first; empty if there is none."""
         return next(iter(self._values(DESCRIPTION)), "")
 
+    @property
+    def keywords(self) -> list[str]:
+        """People's keywords, without their hierarchy."""
+        of_model = self._values(OUR_KEYWORDS)
+        return [keyword for keyword in self._values(KEYWORDS) if keyword not in of_model]
+
     def is_ours(self, description: str) -> bool:
         """Whether a model wrote this description."""
         text = description.strip()
@@ -104,6 +110,10 @@ class Xmp:
         """Set the description, in the default language."""
         self._remove(DESCRIPTION)
         self._add(DESCRIPTION, [text], "Alt")
+
+    def add_keywords(self, keywords: Sequence[str]) -> None:
+        """Add keywords of people."""
+        self._add(KEYWORDS, keywords, "Bag")
 
     def add_caption(
         self, caption: str, keywords: Iterable[str], model: str, confidence: float | None

@@ -14,11 +14,13 @@ from PIL import Image
 
 from captioning.captioner import Caption, load
 from captioning.commands import main
+from captioning.data.descriptions import Descriptions, sidecar_of
 from captioning.data.images import find_photos, output_names
 from captioning.data.readers import CaptionTable
 from captioning.data.xmp import Xmp
 from captioning.errors import UNPRINTABLE, InputError
 from tests.conftest import draw_photos, refusal
+from tests.data.test_descriptions import photo_with_iptc
 
 Capture = pytest.CaptureFixture[str]
 
@@ -319,6 +321,22 @@ def test_xmp_files_are_merged_left_out_and_removed_and_bad_ones_stay(
     assert not bad.exists()
     assert Xmp.read(guarded).description == "Rex am Meer"
     assert Xmp.read(new).description == ""
+
+
+def test_an_xmp_file_begins_with_the_keywords_that_it_hides(
+    calibrated: list[str], tmp_path: Path
+) -> None:
+    photo = tmp_path / "cat.jpg"
+    photo_with_iptc(photo, b"\x1c\x02\x19\x00\x05Mitzi" + b"\x1c\x02\x19\x00\x03pet")
+    command = ["caption", str(photo), *calibrated, "--xmp", "--keywords", "0"]
+    assert main(command) == 0
+    sidecar = sidecar_of(photo)
+    assert b"GeneratedKeywords" in sidecar.read_bytes()
+    assert Xmp.read(sidecar).keywords == ["Mitzi", "pet"]
+    assert main(command) == 0
+    assert Xmp.read(sidecar).keywords == ["Mitzi", "pet"]
+    sidecar.rename(photo.with_suffix(".xmp"))
+    assert Descriptions(photo).keywords == ["Mitzi", "pet"]  # not those of the model
 
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:
