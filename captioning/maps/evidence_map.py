@@ -48,24 +48,28 @@ def attention_evidence_map(batch: CaptionedBatch) -> Maps:
 
 @torch.no_grad()
 def attention_fine_evidence_map(batch: CaptionedBatch) -> Maps:
-    """Multiply attention by the evidence of images that are enlarged to twice their size.
+    """Multiply attention by the evidence of the images at two sizes, and normalise.
 
-    A region of an enlarged image is a quarter as large, so that smaller things fill it. Evidence
-    is averaged over the neighbourhood of each small region, and then over the small regions in each
-    region of the image. The attention is that with which the caption was written, of the image
-    itself. Cost: one pass over the caption, and an encoding of an image with four times the pixels.
+    A region of an image that is enlarged to twice its size is a quarter as large, so that smaller
+    things fill it. Evidence there is averaged over the neighbourhood of each small region, then
+    over the small regions in each region of the image, and then with the evidence of the image
+    itself, from which the caption was written, as was the attention. Cost: one pass over the
+    caption, and an encoding of an image with four times the pixels.
     """
-    decoder = batch.model.decoder
+    decoder, words = batch.model.decoder, batch.tokens[..., 1:]
     assert has_evidence(decoder)
+    word_evidence = evidence(decoder, decoder.output_context(batch.adapted), words)
+    means = neighbourhood_means(word_evidence, batch.grid)
     height, width = (ENLARGEMENT * side for side in batch.images.shape[2:])
     enlarged = F.interpolate(batch.images.float(), size=(height, width), mode="bilinear")
     contexts = decoder.output_context(batch.adapted_vectors(enlarged.round().to(torch.uint8)))
     small_grid = batch.model.encoder.grid(height, width)
-    word_evidence = evidence(decoder, contexts, batch.tokens[..., 1:])
-    small_means = neighbourhood_means(word_evidence, small_grid).unflatten(-1, small_grid)
-    means = F.adaptive_avg_pool2d(small_means.flatten(0, 1), batch.grid)
-    region_shares = (SHARPNESS * means.flatten(2)).softmax(dim=-1)
-    return shares(batch.attention * region_shares.view(batch.attention.shape), batch.grid)
+    small_means = neighbourhood_means(evidence(decoder, contexts, words), small_grid)
+    fine_means = F.adaptive_avg_pool2d(
+        small_means.unflatten(-1, small_grid).flatten(0, 1), batch.grid
+    )
+    means = (means + fine_means.view(means.shape)) / 2
+    return shares(batch.attention * (SHARPNESS * means).softmax(dim=-1), batch.grid)
 
 
 def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:

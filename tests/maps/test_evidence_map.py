@@ -53,7 +53,7 @@ def test_attention_times_evidence_is_their_normalised_product() -> None:
     torch.testing.assert_close(both, product / product.sum(dim=(3, 4), keepdim=True))
 
 
-def test_fine_evidence_is_the_mean_evidence_of_an_enlarged_image() -> None:
+def test_fine_evidence_is_the_mean_of_an_image_and_an_enlarged_one() -> None:
     batch = captioned_batch()
     images = F.interpolate(batch.images.double(), scale_factor=2, mode="bilinear").round().byte()
     annotations = batch.model.encode(images)
@@ -63,6 +63,7 @@ def test_fine_evidence_is_the_mean_evidence_of_an_enlarged_image() -> None:
     logs = word_maps("evidence", enlarged).log()  # up to a constant for each word
     assert logs.shape[3:] == (8, 8)
     means = logs.unflatten(3, (4, 2)).unflatten(5, (4, 2)).mean(dim=(4, 6))
+    means = (means + word_maps("evidence", batch).log()) / 2
     product = word_maps("attention", batch) * means.exp()
     torch.testing.assert_close(
         word_maps("attention-fine-evidence", batch), product / product.sum(dim=(3, 4), keepdim=True)
