@@ -115,17 +115,18 @@ def review_priors(vectors: Float[Tensor, "n L A"]) -> list[list[float]]:
     """Return the mean vectors of groups of photos that look alike, by k-means.
 
     A photo that is alone in its group makes no prior: its captions would be compared with
-    themselves.
+    themselves. A single photo makes one all the same.
 
     Args:
-        vectors: the adapted annotation vectors of two photos or more.
+        vectors: the adapted annotation vectors of the photos.
     """
     photo_means = vectors.mean(dim=1).float().cpu().numpy()
     count = min(max(len(photo_means) // PHOTOS_PER_PRIOR, 1), PRIOR_COUNT)
     centres, _ = kmeans(photo_means, count, seed=0)
     groups, _ = vq(photo_means, centres)
-    sizes = np.bincount(groups, minlength=len(centres))
-    return [[rounded(number) for number in centre] for centre in centres[sizes > 1].tolist()]
+    if len(photo_means) > 1:
+        centres = centres[np.bincount(groups, minlength=len(centres)) > 1]
+    return [[rounded(number) for number in centre] for centre in centres.tolist()]
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,8 @@ def test_a_photo_that_looks_like_no_other_is_not_its_own_prior() -> None:
     vectors = torch.cat([alike, torch.full((1, 3, 2), 9.0)])
     [prior] = review_priors(vectors)
     assert prior == pytest.approx(alike.mean(dim=(0, 1)).tolist(), rel=1e-3)
+    [prior] = review_priors(vectors[:1])
+    assert prior == pytest.approx(vectors[0].mean(dim=0).tolist(), rel=1e-3)
 
 
 def test_few_photos_have_one_prior_and_equal_ones_as_well() -> None:
