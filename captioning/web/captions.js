@@ -268,7 +268,8 @@ export class Captioner {
     return 1 / (1 + Math.exp(-logit));
   }
 
-  /* The maps of all words, the default one first, in the form of `captioning.viewing.viewer`. */
+  /* The maps of all words in the form of `captioning.viewing.viewer`, without those that encode
+     the photo again. */
   maps(ofWords) {
     const [rows, columns] = this.about.grid;
     const packed = (map, grids) => ({
