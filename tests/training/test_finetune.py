@@ -27,7 +27,12 @@ from captioning.shapes import write_shapes
 from captioning.training.configuration import yaml_value
 from captioning.training.finetune import START_WEIGHTS, Plan, best_between, finetune
 from captioning.training.finetune.choice import Selection, cider_report
-from captioning.training.finetune.messages import say_outliers, say_plan, say_start
+from captioning.training.finetune.messages import (
+    everyday_changes,
+    say_outliers,
+    say_plan,
+    say_start,
+)
 from captioning.training.finetune.photos import CaptionWords, read_photos
 from captioning.training.finetune.start_captions import StartCaptions
 from captioning.training.initial import interpolate
@@ -281,6 +286,16 @@ def test_what_captions_teach_is_said_once(folder: Path, capsys: Capture) -> None
     content, manner = lines
     assert ("usually good for" in content, "teach it how to say" in content) == (True, False)
     assert ("usually good for" in manner, "teach it how to say" in manner) == (False, True)
+
+
+def test_photos_to_keep_are_recommended_if_content_was_learnt() -> None:
+    plan = Plan.of(600)
+    content, manner = (
+        everyday_changes(load("photos"), load("shapes"), planned)
+        for planned in (plan, plan.for_manner(600))
+    )
+    assert content == f"{manner}; --keep FOLDER trains such photos along"
+    assert manner.startswith("9 of 9 everyday photos have another caption now, such as ")
 
 
 @pytest.mark.integration

@@ -119,6 +119,7 @@ def say_result(
     photos: Photos,
     choice: Choice,
     *,
+    plan: Plan,
     start_captions: StartCaptions,
     tokenizer_name: TokenizerName,
     run_folder: Path,
@@ -159,7 +160,7 @@ def say_result(
     if photos.rehearsal_val:
         say_rehearsal(photos.rehearsal_val, captions, manner, tokenizer_name)
     elif choice.start_weight < 1:
-        say(everyday_changes(start, choice.captioner))
+        say(everyday_changes(start, choice.captioner, plan))
 
 
 def say_lowest(records: Sequence[Record], *, before: Report, after: Report) -> None:
@@ -194,17 +195,20 @@ def say_rehearsal(
     say(f"CIDEr on the photos to keep: {_cider(before)} before, {_cider(after)} now")
 
 
-def everyday_changes(start: Captioner, captioner: Captioner) -> str:
-    """How many everyday photos have another caption now, and an example."""
+def everyday_changes(start: Captioner, captioner: Captioner, plan: Plan) -> str:
+    """How many everyday photos have another caption now, and an example.
+
+    What keeps such captions is said only if content was learnt: a manner should change them.
+    """
     files = list(PHOTOS.values())
     changes = []
     for name, old, new in zip(PHOTOS, start(files), captioner(files), strict=True):
         if old.text.lower() != new.text.lower():
             changes.append(f'{name}: "{old.text}" before, "{new.text}" now')
     example = f", such as {changes[0]}" if changes else ""
+    hint = "" if plan.keeps_content else "; --keep FOLDER trains such photos along"
     return (
-        f"{len(changes)} of {len(PHOTOS)} everyday photos have another caption now{example}; "
-        "--keep FOLDER trains such photos along"
+        f"{len(changes)} of {len(PHOTOS)} everyday photos have another caption now{example}{hint}"
     )
 
 

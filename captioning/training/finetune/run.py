@@ -215,6 +215,7 @@ class Finetuning:
             self.start,
             photos,
             choice,
+            plan=self.plan,
             start_captions=self.start_captions,
             tokenizer_name=tokenizer_name,
             run_folder=folder,
