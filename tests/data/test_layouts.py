@@ -340,6 +340,8 @@ def test_two_columns_of_one_name_both_hold_captions(tmp_path: Path) -> None:
         "a.jpg": ("a dog", "a brown dog"),
         "b.jpg": ("a cat",),
     }
+    write(tmp_path / "pairs.csv", "file_name,caption 1,caption,caption,,\na.jpg,one,two,three,,\n")
+    assert merged(found(reader_for(tmp_path))) == {"a.jpg": ("one", "two", "three")}
     write(tmp_path / "pairs.csv", "file_name,file_name,caption\na.jpg,b.jpg,a dog\n")
     with pytest.raises(InputError, match="file_name 1, file_name 2, caption: none is that of the"):
         found(reader_for(tmp_path / "pairs.csv"))

@@ -242,12 +242,21 @@ def header_of(values: Sequence[str]) -> tuple[list[str], bool]:
     """
     header, count = [column.strip() for column in values], len(values)
     if not is_photo_name(header[0]):
-        numbers = {name: itertools.count(1) for name in header}
-        return [
-            f"{name} {next(numbers[name])}" if header.count(name) > 1 else name for name in header
-        ], False
+        return _numbered(header), False
     second = "caption" if count == 2 else "2"
     return ["file_name", second, *map(str, range(3, count + 1))][:count], True
+
+
+def _numbered(columns: Sequence[str]) -> list[str]:
+    """Number columns of one name, by numbers that give no column's name."""
+    numbers = {name: itertools.count(1) for name in columns}
+    numbered = []
+    for name in columns:
+        unique_name = name
+        while name and columns.count(name) > 1 and unique_name in columns:
+            unique_name = f"{name} {next(numbers[name])}"
+        numbered.append(unique_name)
+    return numbered
 
 
 def _unquoted(value: str) -> str:
